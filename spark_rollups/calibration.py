@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from exporter.domain.overrides import decided, in_outages
+from exporter.domain.overrides import are_overridden, in_outages
 from exporter.domain.scoring.calibration import (
     FITTED_WEEKS,
     TOPIC,
@@ -100,7 +100,7 @@ def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Sc
     number, name = names.topic[names.rows[0]], names.name[names.rows[0]]
     first = pa.array(np.unique(name, return_index=True)[1])
     keys = list(zip(*(column(found, one).take(first).to_pylist() for one in KEY[:2]), strict=True))
-    free = ~decided(keys, exclusions.overrides, exclusions.as_of)[name]
+    free = ~are_overridden(keys, exclusions.overrides, exclusions.as_of)[name]
     begin, end = seconds(column(found, "silent_from")), seconds(column(found, "silent_until"))
     excused = in_outages(keys, name, (begin, end), exclusions.outages)
     rows = np.flatnonzero(free)

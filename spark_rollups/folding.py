@@ -55,7 +55,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class HistoryTables:
     """The present tables from which streams and days are computed."""
 
     windows: DataFrame
@@ -65,7 +65,7 @@ class History:
     streams: DataFrame
 
 
-def updated(history: History, span: Span, shards: int) -> DataFrame:
+def update_streams(history: HistoryTables, span: Span, shards: int) -> DataFrame:
     """Return rows of UPDATED: the rebuilt days, and every stream in its state at ``span.until``."""
     until = F.lit(span.until)
     windows, inventory, coverage = history.windows, history.inventory, history.coverage
@@ -216,7 +216,7 @@ def _backfilled(coverage: DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
     return {(row.cluster, row.exporter): (row.begin, row.end) for row in spans.collect()}
 
 
-def streams_of(daily: DataFrame) -> DataFrame:
+def make_streams(daily: DataFrame) -> DataFrame:
     """Return the streams of days, as rows of STREAMS: their advances, but not how they are listed or proved."""
     advances = daily.groupBy(*KEY).agg(
         F.max(F.greatest("advance_before", "last_advance")).alias("last_advance"),
@@ -227,7 +227,7 @@ def streams_of(daily: DataFrame) -> DataFrame:
     return no_rows(daily.sparkSession, STREAMS).unionByName(advances, allowMissingColumns=True)
 
 
-def beside(days: DataFrame, before: DataFrame, windows_from: date) -> DataFrame:
+def keep_days_beside(days: DataFrame, before: DataFrame, windows_from: date) -> DataFrame:
     """Return ``days`` that were made, and of those ``before`` a day the ones of topics that were made from it on."""
     key = ("cluster", "topic", "topic_id")
     made = (
@@ -239,7 +239,7 @@ def beside(days: DataFrame, before: DataFrame, windows_from: date) -> DataFrame:
     return days.unionByName(before.join(made, same, "left_anti").select(*days.columns))
 
 
-def not_over(windows: DataFrame, as_of: datetime) -> date:
+def find_first_open_day(windows: DataFrame, as_of: datetime) -> date:
     """Return the first day whose rows in ``daily`` may contain facts that were not known yet at ``as_of``."""
     began = windows.where((F.col("window_end") > F.lit(as_of)) & (F.col("window_start") < F.lit(as_of)))
     row = began.agg(F.min("date")).first()

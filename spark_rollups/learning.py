@@ -91,7 +91,7 @@ def weeks_from(days: pa.Array) -> Integers:
     return (integers(days) - (_MONDAY - date(1970, 1, 1)).days) // _WEEK_DAYS
 
 
-def learned(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shards: int) -> DataFrame:
+def learn_weeks(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shards: int) -> DataFrame:
     """Return rows of LEARNED: the baselines of these weeks, and the maxima of the week before each.
 
     ``before`` are the baselines of other weeks: silences that began in these have ended since.

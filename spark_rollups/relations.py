@@ -30,7 +30,7 @@ def relations_at(relations: DataFrame, as_of: datetime) -> DataFrame:
     return known.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place", "date")
 
 
-def with_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:
+def add_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:
     """Return verdict rows whose evidence ends with who reads the topic, and with its replica state.
 
     ``relations`` are those of ``relations_at``. Topics and silent partitions have the line. The replica state is that

@@ -26,16 +26,23 @@ from spark_rollups import ingest, spool_files
 from spark_rollups.batches import KEY
 from spark_rollups.calibration import calibrate
 from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
-from spark_rollups.folding import History, Span, beside, not_over, streams_of, updated
+from spark_rollups.folding import (
+    HistoryTables,
+    Span,
+    find_first_open_day,
+    keep_days_beside,
+    make_streams,
+    update_streams,
+)
 from spark_rollups.frames import Where, arrow_schema, computed_once, merge_parts, spread
-from spark_rollups.learning import learned, monday, week_of
+from spark_rollups.learning import learn_weeks, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
-from spark_rollups.relations import relations_at, with_relations
+from spark_rollups.relations import add_relations, relations_at
 from spark_rollups.schemas import CALIBRATION
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention, clock_ahead, is_due, note, run_upkeep, windows_kept_from
-from spark_rollups.verdicts import Rule, held, judged, with_rests
+from spark_rollups.verdicts import Rule, add_rests, hold_incidents, judge_streams
 
 FIRST_DAY = date(1970, 1, 1)
 
@@ -152,22 +159,22 @@ class _Run:
 
     def _streams(self, since: date | None, windows_from: date | None) -> DataFrame:
         tables, of_the_past = self._tables, self._of_the_past()
-        known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
+        known = HistoryTables(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
         if since not in (None, FIRST_DAY) and tables.exists("daily") and not tables.exists("streams"):
             self._progress.note("the table streams is not there: it is made again, of daily where windows are gone")
-            known = replace(known, streams=streams_of(known.daily))
+            known = replace(known, streams=make_streams(known.daily))
         windows_from = None if since is None or windows_from is None or since >= windows_from else windows_from
         until = self._began if of_the_past else self._moment
         span = Span(since, until, from_nothing=since == FIRST_DAY, windows_from=windows_from)
         with self._progress.stage("days") as details:
             details.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
-            rows = computed_once(updated(known, span, self._shards), also_after_writes=True)
+            rows = computed_once(update_streams(known, span, self._shards), also_after_writes=True)
             streams = rows.where("stream is not null").select("stream.*")
             if since is not None:
                 days = rows.where("day is not null").select("day.*")
                 if windows_from is not None:
                     before = known.daily.where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(windows_from)))
-                    days = beside(days, before, windows_from)
+                    days = keep_days_beside(days, before, windows_from)
                 few = since >= self._began.date() - timedelta(days=3)
                 days = merge_parts(days, self._shards) if few or self._shards == 1 else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.
@@ -177,9 +184,11 @@ class _Run:
             return streams
         with self._progress.stage("as of") as details:
             details.append(_text(self._moment))
-            known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
-            span = Span(not_over(known.windows, self._moment), self._moment, of_the_past=True)
-            then = updated(known, span, self._shards).where("stream is not null").select("stream.*")
+            known = HistoryTables(
+                *(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams"))
+            )
+            span = Span(find_first_open_day(known.windows, self._moment), self._moment, of_the_past=True)
+            then = update_streams(known, span, self._shards).where("stream is not null").select("stream.*")
             return computed_once(then)
 
     def _rests(self, since: date | None, streams: DataFrame) -> tuple[Rests, DataFrame]:
@@ -194,7 +203,7 @@ class _Run:
             details.append(update_drops(tables, since, self._began.date(), self._request.retention.days["drops"]))
         known = drops_before(tables, today)
         if known:
-            streams = with_rests(streams, low_before(tables, known))
+            streams = add_rests(streams, low_before(tables, known))
         return Rests(self._request.calendars, known, (today - FIRST_DAY).days), streams
 
     def _of_the_past(self) -> bool:
@@ -264,7 +273,7 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
     if not wanted:
         return "all there" if there else "no history yet"
-    rows = computed_once(learned(tables.read("daily"), tables.read("baselines"), wanted, shards))
+    rows = computed_once(learn_weeks(tables.read("daily"), tables.read("baselines"), wanted, shards))
     few = len(wanted) == 1 or shards == 1
     maxima = rows.where("maximum is not null").select("maximum.*")
     made = rows.where("baseline is not null").select("baseline.*")
@@ -312,11 +321,11 @@ def judge(
         baselines = numbered.join(in_force, "number", "left_semi").drop("number")
     day = as_of.astimezone(UTC).date()
     recent = tables.read("daily").where(F.col("date").between(F.lit(day - timedelta(days=RECENT_DAYS)), F.lit(day)))
-    rows = judged(streams, baselines, recent, rule, shards)
-    rows = held(computed_once(rows))
+    rows = judge_streams(streams, baselines, recent, rule, shards)
+    rows = hold_incidents(computed_once(rows))
     if not tables.exists("relations"):
         return rows
-    return with_relations(rows, relations_at(tables.read("relations"), as_of))
+    return add_relations(rows, relations_at(tables.read("relations"), as_of))
 
 
 def _text(at: datetime) -> str:

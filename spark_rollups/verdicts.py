@@ -16,9 +16,9 @@ from pyspark.sql.types import BooleanType, DoubleType, IntegerType, StringType, 
 
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.observation import existing_streams
-from exporter.domain.history.streams import Streams, with_topics
+from exporter.domain.history.streams import Streams, add_topics
+from exporter.domain.judging.incidents import ClusterStreams as Together
 from exporter.domain.judging.incidents import Silent, hold
-from exporter.domain.judging.incidents import Streams as Together
 from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.drops import OngoingDrop
@@ -106,10 +106,10 @@ class Rule:
     polled: Mapping[str, int]
     """When each cluster was last polled, in Unix microseconds."""
     rests: Rests
-    """Without topics, which the columns of ``with_rests`` name."""
+    """Without topics, which the columns of ``add_rests`` name."""
 
 
-def with_rests(streams: DataFrame, low: DataFrame) -> DataFrame:
+def add_rests(streams: DataFrame, low: DataFrame) -> DataFrame:
     """Return rows of ``folding.STREAMS_NOW`` with the days of drops of their topics.
 
     ``low_on`` are the days (since 1970) of drops in which the topic took part, rows of ``low`` (cluster, topic, day).
@@ -118,10 +118,10 @@ def with_rests(streams: DataFrame, low: DataFrame) -> DataFrame:
     return streams.join(of_topics, ["cluster", "topic"], "left")
 
 
-def judged(streams: DataFrame, baselines: DataFrame, recent: DataFrame, rule: Rule, shards: int) -> DataFrame:
+def judge_streams(streams: DataFrame, baselines: DataFrame, recent: DataFrame, rule: Rule, shards: int) -> DataFrame:
     """Return rows of JUDGED of all partitions that exist, and of their topics.
 
-    ``streams`` are rows of ``with_rests``, ``baselines`` of BASELINES: those of the weeks of last advances. ``recent``
+    ``streams`` are rows of ``add_rests``, ``baselines`` of BASELINES: those of the weeks of last advances. ``recent``
     are the rows of ``daily`` of the last RECENT_DAYS.
     """
     make = functools.partial(judge_batch, rule=rule, schema=arrow_schema(JUDGED))
@@ -129,7 +129,7 @@ def judged(streams: DataFrame, baselines: DataFrame, recent: DataFrame, rule: Ru
     return by_shard(streams, learned, shards, make, JUDGED)
 
 
-def held(rows: DataFrame) -> DataFrame:
+def hold_incidents(rows: DataFrame) -> DataFrame:
     """Turn ``suspect`` and ``dead`` into ``held`` where an incident explains the silence."""
     silent = rows.where("has_expectation").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue")
     make = functools.partial(_hold, schema=arrow_schema(HELD))
@@ -165,7 +165,7 @@ def judge_batch(streams: pa.Table, learned: pa.Table, *, rule: Rule, schema: pa.
     partitions = _streams(streams, names, np.flatnonzero(there), row, numbers_of_topics[1].ravel(), rule)
     whole = names.partitions + numbers_of_topics[0]
     topics = _streams(streams, names, whole, row, np.arange(len(whole)), rule)
-    subjects = with_topics(partitions, topics)
+    subjects = add_topics(partitions, topics)
     number = np.concatenate([np.flatnonzero(there), whole])
     sticks = baselines_from(baselines, names.rows[1])
     in_force = _in_force(sticks, number, subjects.last_advance)

@@ -16,7 +16,7 @@ from exporter.domain.history.streams import objects
 from exporter.domain.judging.audit import (
     LIVE_SECONDS,
     AuditTopics,
-    Relations,
+    TopicRelations,
     find_copies,
     mirror_aliases,
 )
@@ -95,7 +95,9 @@ class AuditReader:
             self._advanced[some] = answers.found & (answers.offset > self._ends.latest[some])
             self._tick("ends read again", at + len(some), len(rows))
 
-    def topics(self, relations: Relations, *, errors: re.Pattern[str], in_scope: Callable[[str], bool]) -> AuditTopics:
+    def topics(
+        self, relations: TopicRelations, *, errors: re.Pattern[str], in_scope: Callable[[str], bool]
+    ) -> AuditTopics:
         """Return what is known of each topic now. ``errors`` matches whole names of dead-letter and retry topics.
 
         Topics that a consumer group reads and the broker does not list are rows too: they exist, but may not be read.

@@ -18,8 +18,8 @@ from exporter.domain.arrays import Floats, Offsets, Rows, runs
 from exporter.domain.history.hourly_activity import BACKFILLED, Moments, fold
 from exporter.domain.history.streams import Streams, objects
 from exporter.domain.judging.audit import NOT_JUDGED, spare_earlier_silences
+from exporter.domain.judging.incidents import ClusterStreams as Together
 from exporter.domain.judging.incidents import Silent, hold
-from exporter.domain.judging.incidents import Streams as Together
 from exporter.domain.judging.rollup_verdicts import judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines

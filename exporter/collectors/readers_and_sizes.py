@@ -10,14 +10,14 @@ from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME
 from exporter.collectors.log_sizes import SizesRead
 from exporter.domain.arrays import Floats
 from exporter.domain.formatting import some
-from exporter.domain.judging.audit import Relations
+from exporter.domain.judging.audit import TopicRelations
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import Clock, SourceError
 from exporter.kafka.process import RemoteClient
 
 
-def read_readers(source: RemoteClient) -> Relations:
+def read_readers(source: RemoteClient) -> TopicRelations:
     """Ask for all consumer groups, their assignments and their committed offsets. Raises no Kafka error."""
     assigned, committed = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     failed: set[Reason] = set()
@@ -48,13 +48,13 @@ def read_readers(source: RemoteClient) -> Relations:
                 for topic in np.unique(mine).tolist():
                     committed[offsets.topics[topic]].add(name)
     except SourceError as error:
-        return Relations(problems=(f"consumer groups are not known: {error.detail}",))
+        return TopicRelations(problems=(f"consumer groups are not known: {error.detail}",))
     why = [f"some consumer groups are not known: {', '.join(sorted(failed))}"] if failed else []
     if unclear:
         why.append(f"groups that rebalance do not say what they read: {some(unclear)}")
     if others:
         why.append(f"share and streams groups do not say what they read: {some(others)}")
-    return Relations(
+    return TopicRelations(
         {topic: tuple(sorted(names)) for topic, names in assigned.items()},
         {topic: tuple(sorted(names - assigned[topic])) for topic, names in committed.items()},
         not why,

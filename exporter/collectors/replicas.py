@@ -12,9 +12,9 @@ from exporter.domain.replicas.comparison import (
     NOT_COMPARED_CODES,
     Comparison,
     Ends,
-    Limits,
     NotCompared,
-    Progress,
+    ReplicaLimits,
+    ReplicaProgress,
     ReplicaTable,
     judge,
 )
@@ -37,7 +37,7 @@ class ReplicaWatch:
         naming: Naming,
         clock: Clock,
         take: Callable[[Comparison], object],
-        limits: Limits,
+        limits: ReplicaLimits,
     ) -> None:
         """``take`` gets each comparison, in the thread of the target's poll."""
         self.source = source
@@ -50,7 +50,7 @@ class ReplicaWatch:
         self._sources: list[Snapshot] = []
         self._pairing: Pairing | None = None
         self._faults: Sequence[str] = ()
-        self._progress = Progress.blank(0)
+        self._progress = ReplicaProgress.blank(0)
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll of either cluster; ignore others."""
@@ -94,7 +94,7 @@ class ReplicaWatch:
             return before
         self._pairing = pairing = Pairing.match(self._naming, source.metadata, target.metadata)
         self._faults = find_faults(self.source, self.target, pairing)
-        progress = Progress.blank(len(pairing.layout))
+        progress = ReplicaProgress.blank(len(pairing.layout))
         if before is not None:
             here, there = pairing.moves_from(before)
             progress.put(here, self._progress[there])

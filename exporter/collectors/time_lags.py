@@ -12,7 +12,14 @@ from exporter.collectors.topic_ids import TopicIds
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows, runs
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import NO_POSITIONS, Positions, outcome_code
-from exporter.domain.groups.time_lag import UNFINISHED, Limits, Progress, Searches, are_trailing, still_enough
+from exporter.domain.groups.time_lag import (
+    UNFINISHED,
+    CommitProgress,
+    TimeLagLimits,
+    TimeLagSearches,
+    are_trailing,
+    still_enough,
+)
 from exporter.domain.groups.time_points import Points
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, are_uncompacted
@@ -114,7 +121,7 @@ class TimeLags:
         """The end and the newest timestamp (ms) of each log at the last poll; 0 where the latter is unknown."""
         self._sweeps = 0
         self._before = NO_POSITIONS
-        self._progress = Progress.begun(0, 0.0)
+        self._progress = CommitProgress.begun(0, 0.0)
         """What the rows of ``_before`` did."""
         self._proofs = _Proofs.none(0)
         """The proofs of the rows of ``_before``."""
@@ -146,7 +153,7 @@ class TimeLags:
         self._progress = self._progress.followed(self._before, positions, here, there, now / 1000)
         settled = wanted & proofs.hold(positions, logs)
         settled &= still_enough(proofs.low, proofs.high, now, self._tolerance, self._slack)
-        limits = Limits(now, self._tolerance, self._slack)
+        limits = TimeLagLimits(now, self._tolerance, self._slack)
         found = self._found(np.flatnonzero(wanted & ~settled), positions, logs, limits, enough)
         again = settled.copy()
         again[found.place[found.outcome == ANSWERED]] = True
@@ -229,7 +236,7 @@ class TimeLags:
         self._disproved[disproved] = True
 
     def _found(
-        self, places: Rows, positions: Positions, logs: _Logs, limits: Limits, enough: Callable[[], bool]
+        self, places: Rows, positions: Positions, logs: _Logs, limits: TimeLagLimits, enough: Callable[[], bool]
     ) -> _Found:
         """Search for T of the committed offsets at ``places``, once for all groups that stand at one offset."""
         rows, start = logs.row[places], positions.start[places]
@@ -242,7 +249,7 @@ class TimeLags:
         first = order[new]
         row = rows[first]
         ends = np.where(self._ends[row] > start[first], self._ends[row], self._latest[row])
-        searches = Searches.of(limits, row, start[first], ends, logs.compacted[places[first]])
+        searches = TimeLagSearches.of(limits, row, start[first], ends, logs.compacted[places[first]])
         self._search(searches, enough)
         searches.give_up(self._never_known[row] & (searches.hidden_to >= 0), reason_code(Reason.HIDDEN))
         found = _Found(searches.row, searches.outcome, searches.low, searches.high, searches.lasting)
@@ -256,7 +263,7 @@ class TimeLags:
         self._points_of[rows] = topic_id
         self._points = self._points[self._points.offset >= starts[self._points.row]]
 
-    def _search(self, searches: Searches, enough: Callable[[], bool]) -> None:
+    def _search(self, searches: TimeLagSearches, enough: Callable[[], bool]) -> None:
         """Look up until all is found or it is ``enough``; partitions that waited longest come first."""
         since = self._last_sweep[searches.row]
         while True:
@@ -274,7 +281,7 @@ class TimeLags:
                 part = slice(at, at + LOOKUPS_AT_ONCE)
                 self._ask(pending[part], targets[part], searches)
 
-    def _ask(self, pending: Rows, targets: Offsets, searches: Searches) -> None:
+    def _ask(self, pending: Rows, targets: Offsets, searches: TimeLagSearches) -> None:
         """Look up a time for each of these searches, which are of different times or partitions."""
         going = searches.outcome[pending] == UNFINISHED
         pending, targets = pending[going], targets[going]
@@ -308,7 +315,7 @@ class TimeLags:
         silent = np.isin(leader[searches.row], np.setdiff1d(leader[rows], answering))
         searches.give_up(silent, reason_code(Reason.LEADER_UNREACHABLE))
 
-    def _hide(self, searches: Searches, rows: Rows, times: Offsets) -> None:
+    def _hide(self, searches: TimeLagSearches, rows: Rows, times: Offsets) -> None:
         """Tell all searches of these partitions which times got no answer."""
         first, last = np.full(len(self._layout), np.iinfo(np.int64).max), np.full(len(self._layout), -1)
         np.minimum.at(first, rows, times)
@@ -337,7 +344,7 @@ def _quiet_for(rows: Rows, table: Table, now: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found(ColumnSet):
-    """Results of the searches of n positions, as in ``Searches``."""
+    """Results of the searches of n positions, as in ``TimeLagSearches``."""
 
     place: Rows
     """The row among the positions."""

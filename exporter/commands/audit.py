@@ -21,7 +21,7 @@ from exporter.commands.screen import Screen
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.judging.audit import (
     AuditTopics,
-    Relations,
+    TopicRelations,
     alarms,
     classify,
     order_by_urgency,
@@ -138,7 +138,7 @@ class _ClusterAudit:
     def __init__(self, cluster: ClusterSettings, settings: Settings, clock: Clock, screen: Screen) -> None:
         self._cluster, self._settings, self._clock, self._screen = cluster, settings, clock, screen
         self._reader: AuditReader | None = None
-        self._relations = Relations()
+        self._relations = TopicRelations()
         self.problems: list[str] = []
         self.lacks_topics = False
         """Whether a pattern matches no topic."""

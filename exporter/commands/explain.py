@@ -21,7 +21,7 @@ from exporter.domain.overrides import Overrides, Owners
 from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
-from exporter.history.published import ExpectationsError, TopicRows, in_force, of_topic
+from exporter.history.published import ExpectationsError, TopicRows, in_force, read_topic_rows
 from exporter.settings.schema import Settings
 from exporter.web.config_file import WebConfigError, WebConfigFile
 from exporter.web.server import host_and_port
@@ -68,7 +68,7 @@ def explanation_of(subject: Subject, settings: Settings, cluster: str | None, ex
     """
     published, problem = None, None
     try:
-        published = of_topic(settings.history.folder, subject.topic)
+        published = read_topic_rows(settings.history.folder, subject.topic)
     except ExpectationsError as error:
         problem = str(error)
     if isinstance(exporter, Client):

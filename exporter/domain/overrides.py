@@ -82,7 +82,7 @@ class OverrideColumns(ColumnSet):
         return cls(np.array(limits, dtype=np.float64), np.array([one.retired for one in overrides], dtype=np.bool_))
 
 
-def decided(topics: Sequence[tuple[str, str]], overrides: Sequence[TopicOverride], as_of: float) -> Flags:
+def are_overridden(topics: Sequence[tuple[str, str]], overrides: Sequence[TopicOverride], as_of: float) -> Flags:
     """Return for each topic (cluster and name) whether an override is in force as of a moment (Unix seconds)."""
     known = Overrides(overrides)
     return np.array([known.of(cluster, name, as_of) is not None for cluster, name in topics], np.bool_)

@@ -14,7 +14,7 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.ports import Clock, SnapshotSink
-from exporter.domain.replicas.comparison import Comparison, Limits
+from exporter.domain.replicas.comparison import Comparison, ReplicaLimits
 from exporter.domain.replicas.matching import Naming
 from exporter.factory.sources import make_log_size_client, make_poll_source, make_source, make_tier_client
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
@@ -164,7 +164,7 @@ def make_replica_watches(settings: Settings, clock: Clock, take: Callable[[Compa
             make_naming(pair, settings),
             clock,
             take,
-            Limits(pair.behind_after, pair.stopped_after, pair.trailing_markers),
+            ReplicaLimits(pair.behind_after, pair.stopped_after, pair.trailing_markers),
         )
         for pair in settings.replicas
     ]

@@ -37,7 +37,7 @@ _STATE_FILE = re.compile(r"[^.].*\.state")
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class HistoryProgress:
     """How far the history of a cluster is written. Moments are Unix seconds."""
 
     latest_start: float
@@ -51,7 +51,7 @@ class LastState:
     """The content of a state file."""
 
     state: ClusterState
-    progress: Progress | None
+    progress: HistoryProgress | None
     """None where another exporter wrote it."""
 
 
@@ -65,7 +65,7 @@ def state_files(history: Location, before: float) -> list[Stored]:
     return [file for file in storage.files_below(history / "state", _STATE_FILE) if file.written < before]
 
 
-def write_state(path: Location, state: ClusterState, progress: Progress) -> int:
+def write_state(path: Location, state: ClusterState, progress: HistoryProgress) -> int:
     """Write a state file, whole or not at all; return its size in bytes. Raises OSError."""
     ids = pa.array([*state.topic_ids, None], pa.string())
     columns: dict[str, Any] = {
@@ -163,4 +163,4 @@ def _state_in(table: pa.Table, note: dict[str, Any]) -> LastState:
             for name in STATE_COLUMNS
         },
     )
-    return LastState(state, Progress(**note["progress"]))
+    return LastState(state, HistoryProgress(**note["progress"]))

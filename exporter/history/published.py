@@ -165,7 +165,7 @@ class TopicRows:
     past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
 
 
-def of_topic(history: Location, topic: str) -> TopicRows | None:
+def read_topic_rows(history: Location, topic: str) -> TopicRows | None:
     """Return the published rows of one topic, None where nothing is published at all.
 
     Raises ExpectationsError where the published set cannot be used.

@@ -19,7 +19,7 @@ from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison
-from exporter.history.cluster_states import LastState, Progress
+from exporter.history.cluster_states import HistoryProgress, LastState
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
 from exporter.history.spool import HistoryError, Loss, Spool
@@ -232,7 +232,7 @@ class History:
         if self._last is not None:
             self._state = ClusterState.of(self._last)
         if self._state is not None:
-            self._unwritten.replace_state(self._state, Progress(self._latest_start, written))
+            self._unwritten.replace_state(self._state, HistoryProgress(self._latest_start, written))
 
     def _write_window(self, window: OpenWindow, end: float) -> None:
         rows = window.rows(self._cluster, self._exporter, end)

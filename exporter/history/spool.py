@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from exporter.domain.history.rows import Coverage, Inventory, Relation, Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
-from exporter.history.cluster_states import Progress, state_file, state_files, write_state
+from exporter.history.cluster_states import HistoryProgress, state_file, state_files, write_state
 from exporter.history.tables import Columns, ForeignFileError, Row, columns_of, opened, read_columns, safe, table_of
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
@@ -125,7 +125,7 @@ class Spool:
         """
         return [_write(self.target(cluster, at, rows[0].row), rows) for at, rows in files]
 
-    def write_state(self, cluster: str, state: ClusterState, progress: Progress) -> int:
+    def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> int:
         """Write the state file of a cluster; return its size in bytes. Raises OSError, leaving the one before."""
         return write_state(state_file(self.folder.parent, cluster, self._exporter), state, progress)
 

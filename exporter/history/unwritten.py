@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.cluster_state import ClusterState
-from exporter.history.cluster_states import Progress
+from exporter.history.cluster_states import HistoryProgress
 from exporter.history.spool import TABLES, Loss, Spool
 from exporter.history.tables import Columns
 from exporter.storage.storage_thread import no_answer
@@ -55,7 +55,7 @@ class Unwritten:
     def __init__(self, cluster: str, spool: Spool, most: int) -> None:
         self._cluster, self._spool, self._most = cluster, spool, most
         self._counts = HistoryCounts()
-        self._state: tuple[ClusterState, Progress] | None = None
+        self._state: tuple[ClusterState, HistoryProgress] | None = None
         self._files: list[UnwrittenFiles] = []
         self._lock = threading.Lock()
         """Held for access to state, files and counts, never during a write to storage."""
@@ -73,7 +73,7 @@ class Unwritten:
         with self._lock:
             return sum(files.rows().total() for files in self._files)
 
-    def replace_state(self, state: ClusterState, progress: Progress) -> None:
+    def replace_state(self, state: ClusterState, progress: HistoryProgress) -> None:
         """Have a state written before all files: after a kill in between no record is counted twice."""
         with self._lock:
             self._state = state, progress

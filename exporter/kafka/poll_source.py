@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from exporter.clock import SystemClock
 from exporter.domain.arrays import Flags, Offsets, Rows
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata, restore_partitions, unchanged
+from exporter.domain.polls.metadata import Membership, Metadata, is_unchanged, restore_partitions
 from exporter.domain.polls.readings import ANSWERED, GONE, Answers, Reason, rows_with
 from exporter.domain.ports import METADATA_SECONDS, Clock, Extents, SourceError
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
@@ -117,7 +117,7 @@ class PollSource:
         self._read_at = now
         # One that is back may have been upgraded meanwhile.
         self._compared = {pair for pair in self._compared if pair[1] in read.brokers and pair[1] not in away}
-        if self._metadata is None or not unchanged(self._metadata, read):
+        if self._metadata is None or not is_unchanged(self._metadata, read):
             self._metadata = read
         self._start_batching(self._metadata.membership)
         return self._metadata

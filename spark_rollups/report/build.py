@@ -22,13 +22,13 @@ from spark_rollups.report.model import (
     ACTION,
     NO_LINKS,
     WEEK,
-    Counts,
     Entry,
     Facts,
-    Finding,
     JudgedStream,
     Report,
-    Section,
+    ReportSection,
+    StreamFinding,
+    SummaryCounts,
     Tally,
     TopicKey,
 )
@@ -39,7 +39,7 @@ _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 _SECTIONS = (
-    Section(
+    ReportSection(
         "newly-dead",
         "Newly dead",
         "Within the last 7 days their silence passed the limit that their own history sets.",
@@ -47,73 +47,73 @@ _SECTIONS = (
         "the configuration. A dead partition in a live topic: look for a lost producer, a lost key or a changed "
         "partitioner.",
     ),
-    Section(
+    ReportSection(
         "suspect",
         "Suspect",
         "Silent for longer than is usual at these hours, not yet past the limit.",
         "Look at the producer now if the topic matters; the next report says live or dead.",
     ),
-    Section(
+    ReportSection(
         "still-dead",
         "Still dead",
         "Dead for longer than a week, not yet retired.",
         "Decide: bring the producer back, or retire the topic in the configuration.",
     ),
-    Section(
+    ReportSection(
         "revived",
         "Came back",
         "Dead in the verdicts of the last two weeks, and written again since.",
         "Nothing to do. After a real outage, see why nobody noticed it sooner.",
     ),
-    Section(
+    ReportSection(
         "abandoned",
         "Abandoned before monitoring began",
         "Dead already at the first poll, by the timestamps of their records, and not written since.",
         "Ask their owners whether they are still needed; nobody is paged for them.",
     ),
-    Section(
+    ReportSection(
         "unreadable",
         "Unreadable",
         "The last poll had no answer for these partitions; their silence is not proved since.",
         "no-leader and leader-unreachable: look at the brokers. unauthorized: grant DESCRIBE on the topic.",
     ),
-    Section(
+    ReportSection(
         "gone",
         "Gone",
         "Dead {then} and no longer in the inventory: deleted, or made again under the same name.",
         "Nothing to do.",
     ),
-    Section(
+    ReportSection(
         "retired",
         "Retired",
         "Silent for 28 days or longer and dead for a week at least, or retired by configuration; no longer alarmed.",
         "See the clean-up candidates, and what holds state.",
     ),
-    Section(
+    ReportSection(
         "held",
         "Held",
         "Judgement withheld: the silence cannot be proved now, or many topics fell silent together, as one incident.",
         "Look for the common cause: a broker, the exporter, or what all of them are written by.",
     ),
-    Section(
+    ReportSection(
         "never-written",
         "Never written",
         "No record was ever written.",
         "Ask its owner: a producer that never started, or a topic of an application that fills it when it needs to.",
     ),
-    Section(
+    ReportSection(
         "empty",
         "Empty",
         "Written once; retention or a deletion has removed every record, and too little history to judge the silence.",
         "Ask its owner: an application may wait for records, or fill it when it needs to.",
     ),
-    Section(
+    ReportSection(
         "learning",
         "Too new to judge",
         "Too little history: it has no expectation yet.",
         "Nothing to do; a rarely written topic may stay here.",
     ),
-    Section("muted", "Muted", "Taken out of judgement by configuration.", "Nothing to do."),
+    ReportSection("muted", "Muted", "Taken out of judgement by configuration.", "Nothing to do."),
 )
 
 
@@ -159,7 +159,7 @@ def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) 
         for one in _SECTIONS
     )
     rows = sorted((row for row in facts.judged if row.finding.partition is None), key=lambda row: _name(row.key))
-    topics = with_advice([_entry(facts, [row]) for row in rows])
+    topics = add_advice([_entry(facts, [row]) for row in rows])
     candidates, tallies = candidates_of(topics), _tallies(topics, facts.week_ago)
     counts = _counts(sections, topics, candidates, tallies)
     return Report(
@@ -269,7 +269,7 @@ def _sorted(section: str, entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=order))
 
 
-def _urgency(section: str, finding: Finding) -> float:
+def _urgency(section: str, finding: StreamFinding) -> float:
     when = finding.overdue_since if section in ("newly-dead", "still-dead") else None
     if section == "revived" and finding.revival is not None:
         when = finding.revival.advanced_at
@@ -285,12 +285,12 @@ def _name(key: TopicKey) -> tuple[str, str, str]:
 
 
 def _counts(
-    sections: Iterable[Section], topics: Sequence[Entry], candidates: Iterable[Entry], tallies: Iterable[Tally]
-) -> Counts:
+    sections: Iterable[ReportSection], topics: Sequence[Entry], candidates: Iterable[Entry], tallies: Iterable[Tally]
+) -> SummaryCounts:
     count = {section.key: section.count for section in sections}
     sizes = [size for topic in candidates if (size := topic.about.disk_bytes) is not None]
     week_ago = [tally.week_ago for tally in tallies if tally.week_ago is not None]
-    return Counts(
+    return SummaryCounts(
         topics=len(topics),
         died=count["newly-dead"],
         came_back=count["revived"],
@@ -315,7 +315,7 @@ def _page(owner: str | None) -> str:
     return f"{plain}.{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def with_advice(topics: Sequence[Entry]) -> tuple[Entry, ...]:
+def add_advice(topics: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return whole topics with ``ask_first``."""
     findings, about = [one.findings[0] for one in topics], [one.about for one in topics]
     verdicts = np.array([finding.verdict for finding in findings], dtype=np.str_)

@@ -30,7 +30,7 @@ class _Key(NamedTuple):
 _Days = Mapping[date, Mapping[str, Any]]
 
 
-def with_history(
+def add_history(
     judged: Sequence[JudgedStream], daily: DataFrame, days_seen: Mapping[str, set[date]], as_of: datetime
 ) -> list[JudgedStream]:
     """Add charts to what needs action, and to each revival the first advance after the silence."""

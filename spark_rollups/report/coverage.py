@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from exporter.domain.formatting import plural
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.drops import LONGEST_DAYS, MOST_DAYS, Drop, runs
-from spark_rollups.report.model import CHART_DAYS, WEEK, ClusterCoverage, Gap
+from spark_rollups.report.model import CHART_DAYS, WEEK, ClusterCoverage, CoverageGap
 
 SHORTEST_GAP_SECONDS = 900.0
 """A stretch without a good poll is listed when it is longer than this and than three poll intervals."""
@@ -75,7 +75,7 @@ def read_coverage(coverage: DataFrame, as_of: datetime, clusters: set[str]) -> S
         for row in rows
     }
     unseen = {
-        cluster: ClusterCoverage(cluster, None, SHORTEST_GAP_SECONDS, (Gap(as_of - WEEK, as_of),), 0.0)
+        cluster: ClusterCoverage(cluster, None, SHORTEST_GAP_SECONDS, (CoverageGap(as_of - WEEK, as_of),), 0.0)
         for cluster in clusters
         if cluster not in found
     }
@@ -85,8 +85,8 @@ def read_coverage(coverage: DataFrame, as_of: datetime, clusters: set[str]) -> S
 def _cluster_coverage(row: Mapping[str, Any], as_of: datetime) -> ClusterCoverage:
     last = row["last"]
     limit = max(SHORTEST_GAP_SECONDS, 3 * (row["interval"] or 0.0))
-    blind = Gap(as_of - WEEK if last is None else max(last, as_of - WEEK), as_of)
-    stretches = [*(Gap(one["seen"], one["begin"]) for one in row["gaps"]), blind]
+    blind = CoverageGap(as_of - WEEK if last is None else max(last, as_of - WEEK), as_of)
+    stretches = [*(CoverageGap(one["seen"], one["begin"]) for one in row["gaps"]), blind]
     gaps = tuple(sorted((gap for gap in stretches if gap.seconds > limit), key=lambda gap: gap.start))
     missed = sum(gap.seconds for gap in gaps)
     return ClusterCoverage(row["cluster"], last, limit, gaps, max(0.0, 1 - missed / WEEK.total_seconds()))

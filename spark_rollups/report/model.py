@@ -54,7 +54,7 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StreamFinding:
     """One judged row: a partition, or (``partition`` None) the topic as the union of its partitions.
 
     ``expected_by`` is the moment after which silence counts as dead; None where nothing says so. ``dead_since`` is
@@ -143,7 +143,7 @@ class Entry:
     topic_id: str | None
     partitions: int
     partitions_live: int
-    findings: tuple[Finding, ...]
+    findings: tuple[StreamFinding, ...]
     about: TopicFacts = field(default_factory=TopicFacts)
     ask_first: str | None = None
 
@@ -170,7 +170,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """One heading of the report. ``key`` is stable and names it in the JSON and in links.
 
     ``meaning`` describes the entries, ``advice`` is what to do about them.
@@ -190,7 +190,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class SummaryCounts:
     """The figures of the summary. ``abandoned`` were dead at their first poll, ``too_new`` cannot be judged yet."""
 
     topics: int
@@ -220,7 +220,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class HeldIncident:
     """Topics and partitions of a cluster that were held together in the verdicts from ``first`` to ``last``.
 
     ``name`` is the incident's in the table ``verdicts``, None where silence could only not be proved. ``topics`` were
@@ -238,7 +238,7 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class CoverageGap:
     """A stretch of the week in which no poll proves anything."""
 
     start: datetime
@@ -261,7 +261,7 @@ class ClusterCoverage:
     cluster: str
     last_good_poll: datetime | None
     gap_limit_seconds: float
-    gaps: tuple[Gap, ...]
+    gaps: tuple[CoverageGap, ...]
     covered_share: float
 
 
@@ -277,18 +277,18 @@ class Report:
     week_ago_as_of: datetime | None
     compared_with: str
     summary: str
-    counts: Counts
+    counts: SummaryCounts
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     tallies: tuple[Tally, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
     candidates: tuple[Entry, ...]
     """Dead or retired topics of which it is proved that nobody needs them; the largest first."""
     ask_first: tuple[Entry, ...]
     """Others that are silent for as long and that no group reads: they may hold state, or be read in other ways."""
     cut_off: tuple[Entry, ...]
     """Copies that have lost their source."""
-    incidents: tuple[Incident, ...]
+    incidents: tuple[HeldIncident, ...]
     coverage: tuple[ClusterCoverage, ...]
     alarms: tuple[str, ...]
     """How often deaths of each kind of stream were false."""
@@ -304,7 +304,7 @@ class Report:
     owners: tuple[Report, ...] = ()
     """The part of each owner where topics have owners: those with most to do first, what nobody owns last."""
 
-    def section(self, key: str) -> Section:
+    def section(self, key: str) -> ReportSection:
         """Return the section named ``key``. Raises StopIteration when there is none."""
         return next(section for section in self.sections if section.key == key)
 
@@ -322,7 +322,7 @@ class JudgedStream:
     """One row of the verdicts; ``partitions`` and ``partitions_live`` are those of its topic."""
 
     key: TopicKey
-    finding: Finding
+    finding: StreamFinding
     partitions: int
     partitions_live: int
     dead_a_week_ago: bool = False
@@ -347,7 +347,7 @@ class Facts:
     gone: tuple[JudgedStream, ...] = ()
     week_ago: Mapping[TopicKey, str] | None = None
     about: Mapping[TopicKey, TopicFacts] = field(default_factory=dict)
-    incidents: tuple[Incident, ...] = ()
+    incidents: tuple[HeldIncident, ...] = ()
     coverage: tuple[ClusterCoverage, ...] = ()
     drops: tuple[str, ...] = ()
     alarms: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from exporter.domain.formatting import duration, iso, plural, size
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report import wording
-from spark_rollups.report.model import ACTION, Count, Entry, Finding, Gap, Report, Section
+from spark_rollups.report.model import ACTION, Count, CoverageGap, Entry, Report, ReportSection, StreamFinding
 from spark_rollups.report.summary import deaths, to_do
 
 LIMITS = {
@@ -120,7 +120,7 @@ def _totals(report: Report) -> list[tuple[str, int, int | None]]:
     ]
 
 
-def _action(part: Report) -> list[tuple[Section, Entry]]:
+def _action(part: Report) -> list[tuple[ReportSection, Entry]]:
     return [(section, entry) for section in map(part.section, ACTION) for entry in section.entries]
 
 
@@ -139,8 +139,8 @@ def _scope(entry: Entry) -> str:
     return f"{which} {entry.partitions:,} partitions: {wording.ranges(numbers)}"
 
 
-def _finding_groups(entry: Entry) -> list[tuple[str, list[Finding]]]:
-    alike: dict[tuple[object, ...], list[Finding]] = {}
+def _finding_groups(entry: Entry) -> list[tuple[str, list[StreamFinding]]]:
+    alike: dict[tuple[object, ...], list[StreamFinding]] = {}
     for each in entry.findings:
         alike.setdefault((each.evidence, each.reason, each.expected_by, each.revival), []).append(each)
     found = []
@@ -156,7 +156,7 @@ def _count(count: Count) -> str:
     return ", ".join(plural(number, noun) for number, noun in counts if number) or "none"
 
 
-def _longest(gaps: tuple[Gap, ...]) -> list[Gap]:
+def _longest(gaps: tuple[CoverageGap, ...]) -> list[CoverageGap]:
     chosen = sorted(gaps, key=lambda gap: (-gap.seconds, gap.start))[: LIMITS["LISTED_GAPS"]]
     return sorted(chosen, key=lambda gap: gap.start)
 

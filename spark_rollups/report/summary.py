@@ -7,7 +7,7 @@ from datetime import timedelta, tzinfo
 
 from exporter.domain import formatting
 from exporter.domain.formatting import duration, plural
-from spark_rollups.report.model import ClusterCoverage, Count, Counts, Facts, Report
+from spark_rollups.report.model import ClusterCoverage, Count, Facts, Report, SummaryCounts
 from spark_rollups.report.wording import day, moment, share
 
 _WELL_COVERED = 0.9
@@ -15,7 +15,7 @@ _STALE = timedelta(hours=36)
 """As in the alert TopicLivenessRollupLate: a rollup a day, and the time that it takes."""
 
 
-def summary(counts: Counts, facts: Facts, zone: tzinfo, whose: str | None) -> str:
+def summary(counts: SummaryCounts, facts: Facts, zone: tzinfo, whose: str | None) -> str:
     """Return the one sentence of the whole report, or (``whose``) of one owner."""
     if whose is None and not facts.judged and not facts.week_ago:
         return "No verdicts: nothing is known of any topic."
@@ -23,7 +23,7 @@ def summary(counts: Counts, facts: Facts, zone: tzinfo, whose: str | None) -> st
     return f"{begin}{_news(counts)}; {_compared(counts, facts, zone)}."
 
 
-def _news(counts: Counts) -> str:
+def _news(counts: SummaryCounts) -> str:
     phrases = [deaths(counts.died)]
     for count, singular, several in (
         (counts.came_back, "came back", "came back"),
@@ -87,7 +87,7 @@ def then(facts: Facts, zone: tzinfo) -> str:
     return f"on {day(facts.week_ago_as_of, zone)}" if facts.week_ago_as_of and facts.compared_late else "a week ago"
 
 
-def _compared(counts: Counts, facts: Facts, zone: tzinfo) -> str:
+def _compared(counts: SummaryCounts, facts: Facts, zone: tzinfo) -> str:
     now, before = counts.dead_topics, counts.dead_topics_week_ago
     other, topics = ("other ", counts.topics - counts.abandoned.topics) if counts.abandoned else ("", counts.topics)
     of_all = f"{now:,} of {plural(topics, f'{other}topic')} {'is' if now == 1 else 'are'} dead now"

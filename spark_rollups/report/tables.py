@@ -18,9 +18,18 @@ from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from spark_rollups.batches import KEY as STREAM
 from spark_rollups.report.around import read_topic_facts
-from spark_rollups.report.charts import with_history
+from spark_rollups.report.charts import add_history
 from spark_rollups.report.coverage import read_coverage, read_drops
-from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Facts, Finding, Incident, JudgedStream, Revival, TopicKey
+from spark_rollups.report.model import (
+    REVIVAL_SPAN,
+    WEEK,
+    Facts,
+    HeldIncident,
+    JudgedStream,
+    Revival,
+    StreamFinding,
+    TopicKey,
+)
 from spark_rollups.report.wording import alarms
 from spark_rollups.tables import Tables
 
@@ -65,7 +74,7 @@ def read_facts(
     then = {row.key: row for row in _topics_at(earlier, week_ago_as_of)}
     clusters = {key.cluster for key in (*then, *(row.key for row in judged))}
     seen = read_coverage(tables.read("coverage"), as_of, clusters)
-    judged = with_history(judged, tables.read("daily"), seen.days_seen, as_of)
+    judged = add_history(judged, tables.read("daily"), seen.days_seen, as_of)
     now = {row.key for row in judged}
     gone = [row for key, row in then.items() if row.finding.verdict in _DEAD and key not in now]
     return Facts(
@@ -138,7 +147,7 @@ def _stream(row: _Row) -> JudgedStream:
     revival = Revival(row["was_last_advance"], row["was_expected_by"], None) if row["revived"] else None
     return JudgedStream(
         key=TopicKey(*(row[name] for name in TopicKey._fields)),
-        finding=Finding(**{name: row[name] for name in _OF_FINDING}, revival=revival),
+        finding=StreamFinding(**{name: row[name] for name in _OF_FINDING}, revival=revival),
         partitions=row["partitions"],
         partitions_live=row["partitions_live"],
         dead_a_week_ago=row["dead_then"],
@@ -161,13 +170,13 @@ def _topics_at(earlier: Sequence[_Row], at: datetime | None) -> Iterator[JudgedS
     for row in earlier:
         for topic in row["topics"] if row["as_of"] == at else ():
             columns = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
-            finding = Finding(partition=None, verdict=row["verdict"], **columns)
+            finding = StreamFinding(partition=None, verdict=row["verdict"], **columns)
             yield JudgedStream(
                 TopicKey(row["cluster"], topic["topic"], topic["topic_id"]), finding, topic["partitions"], 0
             )
 
 
-def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident, ...]:
+def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[HeldIncident, ...]:
     held: dict[tuple[str, str | None], dict[datetime, list[_Row]]] = defaultdict(lambda: defaultdict(list))
     for row in earlier:
         if row["verdict"] == Verdict.HELD and row["as_of"] in runs:
@@ -186,7 +195,7 @@ def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incid
                 topic["topic"]: topic["evidence"] for row in rows if row["whole"] for topic in row["topics"]
             }
             found.append(
-                Incident(
+                HeldIncident(
                     cluster=cluster,
                     name=name,
                     first=span[0],

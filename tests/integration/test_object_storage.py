@@ -22,7 +22,7 @@ from exporter.commands.backfill import backfill
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.readings import TopicPartition
 from exporter.history.cluster_states import read_state
-from exporter.history.published import Expectations, of_topic
+from exporter.history.published import Expectations, read_topic_rows
 from exporter.history.recorder import History
 from exporter.history.spool import Spool, finished_files
 from exporter.history.tables import read_columns
@@ -213,7 +213,7 @@ def test_expectations_are_read_from_object_storage_and_stay_in_force_while_it_is
     expectations = Expectations(s3.location("published-there"))
     assert expectations.refresh()
     assert expectations.published is not None and len(expectations.published.rows) == 1
-    found = of_topic(s3.location("published-there"), "orders")
+    found = read_topic_rows(s3.location("published-there"), "orders")
     assert found is not None and found.as_of == MONDAY
     s3.kill()
     assert not expectations.refresh()

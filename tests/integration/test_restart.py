@@ -9,7 +9,7 @@ import numpy as np
 
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
-from exporter.history.cluster_states import Progress, state_file, write_state
+from exporter.history.cluster_states import HistoryProgress, state_file, write_state
 from tests.demo.broker import Broker
 from tests.integration.serving import Exporter
 from tests.unit.expectations import HOUR, by_clock, publish
@@ -52,7 +52,7 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         | {name: np.array([now - 40 * HOUR]) for name in ("last_advance", "silent_since", "advanced_after")},
     )
     path = state_file(tmp_path / "history", "default", "exporter-a")
-    write_state(path, state, Progress(0.0, 0.0))
+    write_state(path, state, HistoryProgress(0.0, 0.0))
     with Exporter(tmp_path, broker.bootstrap) as running:
 
         def verdict(partition: int) -> str | None:

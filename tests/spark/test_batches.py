@@ -22,7 +22,7 @@ from spark_rollups.frames import arrow_schema
 from spark_rollups.learning import DAYS, LEARNED, learn_batch, week_of
 from spark_rollups.publish import publish
 from spark_rollups.schemas import BASELINES
-from spark_rollups.verdicts import JUDGED, Rule, held, judge_batch
+from spark_rollups.verdicts import JUDGED, Rule, hold_incidents, judge_batch
 from tests.spark.polls import Settings, run_exporter
 from tests.spark.spool_days import SpoolDays, fold, struct_tables
 from tests.spark.story import DAY, HOUR, World, at, every, moment
@@ -76,7 +76,7 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
         drops = [Drop("prod", began + n, frozenset(["legacy"]), judged=7, low=1) for n in range(days)]
         rows = judge_topics(fold(tmp_path, until=at(day)), baselines, maxima, day, drops)
         frame = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], JUDGED)
-        found = held(frame)
+        found = hold_incidents(frame)
         publish(found, tmp_path, as_of=moment(at(day)), published_at=moment(at(day)), calibrated=())
         known = Expectations(tmp_path)
         assert known.refresh(), known.problem

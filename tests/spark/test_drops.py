@@ -17,7 +17,7 @@ from spark_rollups.report.coverage import read_drops
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import COVERAGE, DAILY, DROPS, INVENTORY
 from spark_rollups.tables import Tables
-from spark_rollups.verdicts import with_rests
+from spark_rollups.verdicts import add_rests
 
 FIRST = date(2026, 1, 5)
 HOLIDAY = FIRST + timedelta(days=64)
@@ -96,7 +96,7 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert rests.of("prod", "orders.08") == ()
     assert drops_before(tables, HOLIDAY) == []
     topics = tables.read("daily").select("cluster", "topic").distinct()
-    low_on = {row.topic: row.low_on for row in with_rests(topics, low_before(tables, known)).collect()}
+    low_on = {row.topic: row.low_on for row in add_rests(topics, low_before(tables, known)).collect()}
     assert len(low_on) == 17
     assert (low_on["orders.03"], low_on["orders.08"]) == ([(HOLIDAY - FIRST_DAY).days], None)
 

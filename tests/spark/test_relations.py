@@ -11,7 +11,7 @@ from exporter.domain.history.rows import Relation
 from exporter.domain.verdicts import Verdict
 from exporter.history.spool import Spool
 from spark_rollups import ingest, spool_files
-from spark_rollups.relations import relations_at, with_relations
+from spark_rollups.relations import add_relations, relations_at
 from spark_rollups.tables import Tables
 from tests.spark.story import CLUSTER, DAY, at, moment
 
@@ -101,13 +101,13 @@ def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     judged += [("east", name, "id", None, verdict, "E") for name, verdict in (("stopped", LIVE), ("gone", DEAD))]
     rows = spark.createDataFrame(judged, COLUMNS)
     known = tables.read("relations")
-    before = with_relations(rows, relations_at(known, AS_OF))
+    before = add_relations(rows, relations_at(known, AS_OF))
     assert {row.evidence for row in before.collect()} == {"E"}, "a folder of an earlier release has no such table"
     (table,) = (each for each in spool_files.SPOOL_TABLES if each.name == "relations")
     done = ingest.ingest_table(tables, folder, table)
     assert (done.rows, done.refusals) == (len(RELATIONS), [])
     known = tables.read("relations")
-    found = with_relations(rows, relations_at(known, AS_OF)).collect()
+    found = add_relations(rows, relations_at(known, AS_OF)).collect()
     assert len(found) == len(judged)
     return {(row.topic, row.partition, row.verdict): row for row in found if row.cluster == CLUSTER}
 

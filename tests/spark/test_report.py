@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from exporter.storage.files import Location, opened
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.report.coverage import read_coverage
-from spark_rollups.report.model import ClusterCoverage, Gap
+from spark_rollups.report.model import ClusterCoverage, CoverageGap
 from spark_rollups.tables import Tables
 from tests.spark.report_story import (
     AS_OF,
@@ -221,14 +221,14 @@ def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) ->
 
     seen = read_coverage(frame(spark, "coverage", rows()), AS_OF, {"two", "missing", "later"})
     found: dict[str, ClusterCoverage] = {each.cluster: each for each in seen.clusters}
-    whole_week = (Gap(AS_OF - 7 * DAY, AS_OF),)
+    whole_week = (CoverageGap(AS_OF - 7 * DAY, AS_OF),)
     assert list(found) == ["backfilled", "failing", "later", "missing", "old", "slow", "two"]
     assert found["two"].gaps == ()
     assert found["slow"].gap_limit_seconds == 3 * 3600.0
     assert found["slow"].gaps == ()
     assert found["backfilled"].gaps == ()
     dark_since = AS_OF - DAY - timedelta(seconds=10)
-    assert found["failing"].gaps == (Gap(dark_since, AS_OF),)
+    assert found["failing"].gaps == (CoverageGap(dark_since, AS_OF),)
     assert found["failing"].last_good_poll == dark_since
     assert found["failing"].covered_share == pytest.approx(6 / 7, abs=1e-4)
     assert found["old"].gaps == found["missing"].gaps == found["later"].gaps == whole_week

@@ -23,7 +23,7 @@ from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import FIRST_DAY, RollupRequest, measure, run_rollup
 from spark_rollups.tables import LAYOUT, SCHEMAS, Tables, TablesError
-from spark_rollups.verdicts import JUDGED, held
+from spark_rollups.verdicts import JUDGED, hold_incidents
 from spark_rollups.views import hourly
 from tests.delta import in_order, rows_of
 from tests.programs import ROOT
@@ -195,7 +195,7 @@ def together(spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]]) ->
     ]
     schema = arrow_schema(JUDGED)
     frame = spark.createDataFrame([tuple(row.get(field.name) for field in schema) for row in records], JUDGED)
-    return {(row.cluster, row.topic): (row.verdict, row.evidence) for row in held(frame).collect()}
+    return {(row.cluster, row.topic): (row.verdict, row.evidence) for row in hold_incidents(frame).collect()}
 
 
 def test_an_incident_in_one_cluster_holds_nothing_in_another_and_nothing_that_is_quiet(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ from exporter.domain.judging.audit import (
     AuditTopics,
     Doubt,
     Liveness,
-    Relations,
+    TopicRelations,
     classify,
     find_copies,
     find_doubts,
@@ -123,7 +123,7 @@ def test_a_topic_that_nobody_looked_at_yet_is_unknown() -> None:
         overrides=(),
         tick=lambda *_: None,
     )
-    rows = reader.topics(Relations(), errors=re.compile(""), in_scope=lambda _: True)
+    rows = reader.topics(TopicRelations(), errors=re.compile(""), in_scope=lambda _: True)
     codes = classify(rows, NOW)
     assert LIVENESS[int(codes[0])] is Liveness.UNKNOWN
     assert summarise(rows, codes).endswith("1 cannot be judged: interrupted before it was read")

@@ -12,9 +12,9 @@ from exporter.domain.polls.table import STATE_CODES
 from exporter.domain.replicas.comparison import (
     REPLICA_STATES,
     Ends,
-    Limits,
     NotCompared,
-    Progress,
+    ReplicaLimits,
+    ReplicaProgress,
     judge,
     not_compared_of_code,
 )
@@ -50,7 +50,7 @@ def column(end: End) -> Ends:
 
 def follow(polls: list[tuple[End, End]], *, markers: int = 1, every: float = 10) -> list[Expected]:
     """What is found poll by poll: of the source at 1000 and each 10 s later, of the target a second after it."""
-    progress, found = Progress.blank(1), list[Expected]()
+    progress, found = ReplicaProgress.blank(1), list[Expected]()
     for number, (source, replica) in enumerate(polls):
         at = 1000 + every * number
         progress, lag = judge(
@@ -61,7 +61,7 @@ def follow(polls: list[tuple[End, End]], *, markers: int = 1, every: float = 10)
             at + 1,
             stamped=np.array([replica.stamped]),
             now=at,
-            limits=Limits(15, 30, markers),
+            limits=ReplicaLimits(15, 30, markers),
         )
         reason, state = not_compared_of_code(int(lag.reason[0])), REPLICA_STATES[lag.state[0]]
         seconds = None if np.isnan(lag.seconds[0]) else float(lag.seconds[0])

@@ -13,7 +13,7 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.replicas.comparison import Comparison, Limits, NotCompared, ReplicaReading, ReplicaState
+from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaLimits, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming
 from exporter.state.cluster import Rhythm
 from tests.lookup_answers import Answer
@@ -37,7 +37,7 @@ class Pair:
         self.east, self.west = TableSource(), TableSource()
         self.found: list[Comparison] = []
         naming = Naming.of("(.*)", r"east.\1", [".*"], [])
-        watch = ReplicaWatch("east", "west", naming, self.clock, self.found.append, Limits(60, 300))
+        watch = ReplicaWatch("east", "west", naming, self.clock, self.found.append, ReplicaLimits(60, 300))
         self.pollers = {
             name: Poller(name, source, [watch], self.clock)
             for name, source in (("east", self.east), ("west", self.west))

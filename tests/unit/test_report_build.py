@@ -21,13 +21,13 @@ from spark_rollups.report.build import build_report
 from spark_rollups.report.folder import to_json
 from spark_rollups.report.model import (
     ClusterCoverage,
+    CoverageGap,
     Facts,
-    Finding,
-    Gap,
-    Incident,
+    HeldIncident,
     JudgedStream,
     Report,
     Revival,
+    StreamFinding,
     TopicFacts,
     TopicKey,
 )
@@ -38,9 +38,9 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 KEY = TopicKey("prod", "orders", "id-1")
 
 
-def finding(partition: int | None, verdict: str, dead_for: timedelta = HOUR, state: str = "observed") -> Finding:
+def finding(partition: int | None, verdict: str, dead_for: timedelta = HOUR, state: str = "observed") -> StreamFinding:
     """A finding that passed its limit so long ago."""
-    return Finding(
+    return StreamFinding(
         partition=partition,
         verdict=verdict,
         state=state,
@@ -56,7 +56,7 @@ def finding(partition: int | None, verdict: str, dead_for: timedelta = HOUR, sta
 
 
 def judged(
-    *findings: Finding, key: TopicKey = KEY, partitions: int | None = None, **changes: Any
+    *findings: StreamFinding, key: TopicKey = KEY, partitions: int | None = None, **changes: Any
 ) -> list[JudgedStream]:
     """Rows of one topic."""
     count = partitions or sum(1 for each in findings if each.partition is not None)
@@ -145,7 +145,7 @@ def test_every_row_that_is_neither_live_nor_quiet_stands_in_exactly_one_section(
         assert unreadable == {each.partition for each in partitions if each.state == State.UNREADABLE}
 
 
-def _place(row: Finding) -> str:
+def _place(row: StreamFinding) -> str:
     """The section of a partition, by its verdict and state."""
     if row.verdict == Verdict.DEAD:
         return "newly-dead" if row.expected_by is not None and row.expected_by > AS_OF - 7 * DAY else "still-dead"
@@ -248,10 +248,10 @@ def test_what_makes_a_report_less_true_is_stated_at_the_top_of_all_three_forms()
     """A rollup that stopped, a cluster never polled, one gone dark, and one full of gaps."""
     known = facts(judged(finding(None, "live")))
     assert build_report(replace(known, asked_for=AS_OF + 35 * HOUR)).warnings == ()
-    gap = Gap(AS_OF - 7 * DAY, AS_OF - 6 * DAY)
+    gap = CoverageGap(AS_OF - 7 * DAY, AS_OF - 6 * DAY)
     coverage = (
-        ClusterCoverage("never", None, 900.0, (Gap(AS_OF - 7 * DAY, AS_OF),), 0.0),
-        ClusterCoverage("dark", AS_OF - 9 * HOUR, 900.0, (Gap(AS_OF - 9 * HOUR, AS_OF),), 0.94),
+        ClusterCoverage("never", None, 900.0, (CoverageGap(AS_OF - 7 * DAY, AS_OF),), 0.0),
+        ClusterCoverage("dark", AS_OF - 9 * HOUR, 900.0, (CoverageGap(AS_OF - 9 * HOUR, AS_OF),), 0.94),
         ClusterCoverage("holes", AS_OF, 900.0, (gap,), 6 / 7),
         ClusterCoverage("fine", AS_OF, 900.0, (), 1.0),
     )
@@ -381,7 +381,7 @@ def test_every_list_that_is_cut_says_so() -> None:
     """Owners to choose from, lists and what a search looks through: each names what it leaves out."""
     names = [f"t{number:03}" for number in range(320)]
     found = facts(topics(**dict.fromkeys(names, "dead")), owners={name: f"owner-{name}" for name in names})
-    incidents = tuple(Incident("prod", f"i{number}", AS_OF, AS_OF, False, ("a",), 0) for number in range(320))
+    incidents = tuple(HeldIncident("prod", f"i{number}", AS_OF, AS_OF, False, ("a",), 0) for number in range(320))
     report = build_report(replace(found, incidents=incidents))
     html, markdown, _ = forms(report)
     assert "<option disabled>and 20 more: search for them</option>" in html

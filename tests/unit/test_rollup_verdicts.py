@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.domain.history.streams import Streams, with_topics
+from exporter.domain.history.streams import Streams, add_topics
 from exporter.domain.judging.detection import judge as judge_one
 from exporter.domain.judging.detection import overrule
 from exporter.domain.judging.rollup_verdicts import Verdicts, judge
@@ -94,7 +94,7 @@ def streams(
         newest[topic] = np.fmax(newest[topic], at)
     of_topics = each[np.searchsorted(number, np.arange(len(topics)))]
     columns = {name: getattr(of_topics, name) for name in Streams.__dataclass_fields__}
-    return with_topics(each, Streams(**{**columns, "last_advance": newest}))
+    return add_topics(each, Streams(**{**columns, "last_advance": newest}))
 
 
 def steady(count: int) -> Baselines:
@@ -259,7 +259,7 @@ def test_a_topic_is_silent_at_least_since_the_last_first_poll_of_its_partitions(
     each = streams(names, [0, 1, 0, 1], [np.nan] * 4, [NOW] * 4)
     partitions = each[~each.whole]
     partitions = replace(partitions, unchanged_since=np.array([NOW - 9 * HOUR, NOW - HOUR, NOW - HOUR, np.nan]))
-    topics = with_topics(partitions, each[each.whole])
+    topics = add_topics(partitions, each[each.whole])
     assert topics.unchanged_since[topics.whole].tolist() == pytest.approx([NOW - HOUR, np.nan], nan_ok=True)
 
 

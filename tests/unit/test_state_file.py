@@ -26,7 +26,7 @@ from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
-from exporter.history.cluster_states import LastState, Progress, read_state, state_file, write_state
+from exporter.history.cluster_states import HistoryProgress, LastState, read_state, state_file, write_state
 from exporter.history.published import Published
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
@@ -59,7 +59,7 @@ class DyingSpool(Spool):
         self._die()
         return super().write_files(cluster, files)
 
-    def write_state(self, cluster: str, state: ClusterState, progress: Progress) -> int:
+    def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> int:
         self._die()
         return super().write_state(cluster, state, progress)
 
@@ -271,7 +271,7 @@ def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.Mo
     """Also without a topic id, without a cluster id and without any partition; one of a later version is refused."""
     limited.polls(3, busy=1)
     state = ClusterState.of(limited.last())
-    path, progress = state_file(limited.folder, "prod", "other"), Progress(1.0, 2.0)
+    path, progress = state_file(limited.folder, "prod", "other"), HistoryProgress(1.0, 2.0)
     nothing = np.zeros(0, dtype=np.intp)
     for each in (
         state,

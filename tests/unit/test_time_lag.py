@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import outcome_code
-from exporter.domain.groups.time_lag import Limits, Progress, Searches, are_trailing, still_enough
+from exporter.domain.groups.time_lag import CommitProgress, TimeLagLimits, TimeLagSearches, are_trailing, still_enough
 from exporter.domain.groups.time_points import NOWHERE, POINTS_PER_PARTITION, Points
 from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from tests.groups import Group, GroupPartition, positions_of
@@ -84,7 +84,7 @@ def search_offsets(
     known.points = known.points[known.points.offset >= log.earliest]
     offsets = sorted(set(committed))
     rows = np.zeros(len(offsets), dtype=np.intp)
-    return searched(log, known, rows, offsets, Limits(now, tolerance, SLACK), compacted=compacted)
+    return searched(log, known, rows, offsets, TimeLagLimits(now, tolerance, SLACK), compacted=compacted)
 
 
 def search_apart(
@@ -92,18 +92,20 @@ def search_apart(
 ) -> dict[int, Search]:
     """Search for T of each committed offset in a partition of its own, of which nothing is known."""
     rows = np.arange(len(committed), dtype=np.intp)
-    return searched(log, Known(), rows, committed, Limits(NOW, tolerance, SLACK), compacted=compacted)
+    return searched(log, Known(), rows, committed, TimeLagLimits(NOW, tolerance, SLACK), compacted=compacted)
 
 
 def searched(
-    log: Log, known: Known, rows: Rows, committed: Sequence[int], limits: Limits, *, compacted: bool
+    log: Log, known: Known, rows: Rows, committed: Sequence[int], limits: TimeLagLimits, *, compacted: bool
 ) -> dict[int, Search]:
     """Make every search one step at a time, until all are finished."""
     offsets = np.array(committed, dtype=np.int64)
     start = np.maximum(offsets, log.earliest)
     behind = start < log.latest
     count = int(behind.sum())
-    searches = Searches.of(limits, rows[behind], start[behind], np.full(count, log.latest), np.full(count, compacted))
+    searches = TimeLagSearches.of(
+        limits, rows[behind], start[behind], np.full(count, log.latest), np.full(count, compacted)
+    )
     lookups = np.zeros(len(rows), dtype=np.int64)
     for _ in range(500):
         pending, targets = searches.step(known.points)
@@ -123,7 +125,7 @@ def searched(
     raise AssertionError(f"no end after 500 rounds: {searches}")
 
 
-def ended(searches: Searches, at: int, lookups: int) -> Search:
+def ended(searches: TimeLagSearches, at: int, lookups: int) -> Search:
     """One of the searches, as an object."""
     code, bracket = searches.outcome[at], TimestampRange(int(searches.low[at]), int(searches.high[at]))
     reasons = {outcome_code(reason): reason for reason in NoTimeLag}
@@ -377,7 +379,7 @@ def test_few_offsets_at_the_end_of_a_quiet_log_may_be_markers(
 ) -> None:
     """(Committed offset, lag, seconds): not where records came long after the last commit, until the next one."""
     key = TopicPartition("a", 0)
-    before, progress = positions_of({}), Progress.begun(0, 0.0)
+    before, progress = positions_of({}), CommitProgress.begun(0, 0.0)
     for committed, lag, seconds in moves:
         now = positions_of({"g": Group(partitions={key: GroupPartition(committed, lag, 0)})})
         progress = progress.followed(before, now, *now.rows.moves_from(before.rows), float(seconds))

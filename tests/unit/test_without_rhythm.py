@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.history.streams import with_topics
+from exporter.domain.history.streams import add_topics
 from exporter.domain.judging.detection import Assessment, Detector
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow, evidence_now
 from exporter.domain.judging.gap_law import WEEK, find_limits
@@ -161,7 +161,7 @@ def test_the_rollup_judges_by_the_age_of_the_newest_record_where_no_advance_is_k
     """Without a backfill it says what the exporter says, and when the topic was dead by that."""
     each = streams([("prod", "old")], [0], [np.nan], [NOW])
     partition = replace(each[~each.whole], newest=np.array([np.nan if age_days is None else NOW - age_days * DAY]))
-    both = with_topics(partition, each[each.whole])
+    both = add_topics(partition, each[each.whole])
     both = replace(both, polled_from=np.full(2, MONDAY))
     found = judge(both, NO_BASELINES, np.full(2, -1), NOW)
     assert [VERDICTS[code] for code in found.verdict] == [verdict] * 2

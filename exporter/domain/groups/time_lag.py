@@ -48,7 +48,7 @@ QUIET_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Progress(ColumnSet):
+class CommitProgress(ColumnSet):
     """What n committed offsets did from sweep to sweep."""
 
     moved_at: Floats
@@ -57,13 +57,13 @@ class Progress(ColumnSet):
     """Whether records came later than QUIET_SECONDS after that."""
 
     @classmethod
-    def begun(cls, count: int, now: float) -> Progress:
+    def begun(cls, count: int, now: float) -> CommitProgress:
         """Return n offsets that are seen for the first time."""
         return cls(np.full(count, now), np.zeros(count, dtype=np.bool_))
 
-    def followed(self, before: Positions, positions: Positions, here: Rows, there: Rows, now: float) -> Progress:
+    def followed(self, before: Positions, positions: Positions, here: Rows, there: Rows, now: float) -> CommitProgress:
         """Return the same of other positions: ``here`` are the new rows of ``there``, those of ``before``."""
-        found = Progress.begun(len(positions), now)
+        found = CommitProgress.begun(len(positions), now)
         still = before.committed[there] == positions.committed[here]
         known = (before.reason[there] == ANSWERED) & (positions.reason[here] == ANSWERED)
         grown = known & (positions.lag[here] > before.lag[there])
@@ -83,7 +83,7 @@ def are_trailing(lag: Offsets, quiet_for: Floats, added: Flags) -> Flags:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limits:
+class TimeLagLimits:
     """When a time lag is exact enough, in milliseconds.
 
     A timestamp that is more than ``slack`` after ``now`` is from the future.
@@ -101,13 +101,13 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Searches:
+class TimeLagSearches:
     """Searches for T of n committed offsets, each before ``latest`` and not before the log start; columns [n].
 
     The columns of results are written to.
     """
 
-    limits: Limits
+    limits: TimeLagLimits
     row: Rows
     """The partition."""
     committed: Offsets
@@ -127,7 +127,9 @@ class Searches:
     hidden_to: Offsets
 
     @classmethod
-    def of(cls, limits: Limits, row: Rows, committed: Offsets, latest: Offsets, compacted: Flags) -> Searches:
+    def of(
+        cls, limits: TimeLagLimits, row: Rows, committed: Offsets, latest: Offsets, compacted: Flags
+    ) -> TimeLagSearches:
         """Return searches that begin."""
         count = len(row)
         return cls(

@@ -149,13 +149,13 @@ def _in_order(rows: Moments) -> Moments:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Counted:
+class _CountedRows:
     rows: Moments
     unseen: Flags
     """Whether records were written before the row while nobody polled."""
 
 
-def _counted(rows: Moments) -> _Counted:
+def _counted(rows: Moments) -> _CountedRows:
     count, is_inventory = len(rows), rows.kind == INVENTORY
     begins = np.zeros(count, np.intp)
     starts = runs(rows.stream)
@@ -183,7 +183,7 @@ def _counted(rows: Moments) -> _Counted:
     unseen = np.where(jumped, rows.start_offset - highest, 0)
     keep = (rows.kind != CARRIED) & (~is_inventory | ~known | jumped | (regressions > 0))
     counted = rows.changed(records=seen + unseen, end_offset=largest, regressions=regressions)
-    return _Counted(counted[keep], jumped[keep])
+    return _CountedRows(counted[keep], jumped[keep])
 
 
 def _largest_so_far(group: Integers, values: Integers) -> Integers:
@@ -193,7 +193,7 @@ def _largest_so_far(group: Integers, values: Integers) -> Integers:
     return np.asarray(sizes[np.maximum.accumulate(lead + rank.ravel()) - lead])
 
 
-def _in_hours(counted: _Counted) -> Moments:
+def _in_hours(counted: _CountedRows) -> Moments:
     """Give each row its hour (``at``); a window that spans hours also adds its last hour, without records.
 
     ``resolution`` becomes whether the hour is unknown, ``start_offset`` the bits of its slots of five minutes.

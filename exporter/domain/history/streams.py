@@ -61,7 +61,7 @@ class Streams(ColumnSet):
         return self.partition < 0
 
 
-def with_topics(partitions: Streams, topics: Streams) -> Streams:
+def add_topics(partitions: Streams, topics: Streams) -> Streams:
     """Return the partitions, followed by their topics. A topic's silence is proved only as far as every partition's.
 
     ``topics`` holds the known advances of each topic, in the order of their numbers.

@@ -72,7 +72,7 @@ DOUBT_CODES: Mapping[Doubt, int] = {one: code for code, one in enumerate(DOUBTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Relations:
+class TopicRelations:
     """Who reads the topics of one cluster, and how large they are, as far as an audit could read it."""
 
     assigned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class AuditTopics(ColumnSet):
     """Names of the other groups that committed an offset in it."""
 
     @classmethod
-    def refused(cls, cluster: str, topics: Sequence[str], relations: Relations) -> AuditTopics:
+    def refused(cls, cluster: str, topics: Sequence[str], relations: TopicRelations) -> AuditTopics:
         """Return topics that consumer groups read, and that brokers do not list: they may not be described."""
         return cls.blank(
             len(topics),

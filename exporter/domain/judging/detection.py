@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows, replace_nan
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, Scores, retired_after
 from exporter.domain.judging.gap_law import judge_ages
-from exporter.domain.judging.incidents import Held, Incident, Silent, Streams, build_drop_incident, hold
+from exporter.domain.judging.incidents import ClusterStreams, Held, Incident, Silent, build_drop_incident, hold
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.overrides import OverrideColumns
@@ -294,7 +294,7 @@ def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, fall
     began = np.where(silences.known, silences.since, silences.not_before)
     silent = Silent(scores.has_expectation, scores.unusual, scores.holdable, scores.hold_expired, began, scores.overdue)
     held = hold(
-        Streams(
+        ClusterStreams(
             names=layout.topics,
             of_topics=silent[slice(count, None)],
             topic=layout.topic,

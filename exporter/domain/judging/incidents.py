@@ -85,7 +85,7 @@ class Silent(ColumnSet):
 
 
 @dataclass(frozen=True, slots=True)
-class Streams:
+class ClusterStreams:
     """The topics of one cluster, and their partitions with the number of their topic."""
 
     names: Sequence[str]
@@ -115,7 +115,7 @@ def build_drop_incident(falling: OngoingDrop, topics: Sequence[str]) -> Incident
     return Incident(tuple(topics), falling.judged, falling.since, falling.until, most=most, falling=falling)
 
 
-def hold(streams: Streams) -> Held:
+def hold(streams: ClusterStreams) -> Held:
     """Return which topics and partitions incidents hold now.
 
     An incident lasts while it holds a topic, and while more than five topics are holdable or may become so: more than
@@ -168,7 +168,7 @@ def groups_of_silences(silent: Silent, with_expectation: int, share: float) -> I
                 left[members] = False
 
 
-def _of_cluster(streams: Streams, group: Group, with_expectation: int) -> Incident:
+def _of_cluster(streams: ClusterStreams, group: Group, with_expectation: int) -> Incident:
     members = group.members
     since, until = span_of(streams.of_topics.since[members], streams.of_topics.overdue[members])
     most = len(members) > MOST * with_expectation
@@ -180,7 +180,7 @@ def _of_cluster(streams: Streams, group: Group, with_expectation: int) -> Incide
     return Incident(streams.named(members), with_expectation, since, until, None, most)
 
 
-def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
+def _at_leaders(streams: ClusterStreams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
     of = streams.of_partitions
     judged = np.flatnonzero(of.has_expectation & free & (streams.leader != NO_LEADER))
     if of.candidates[judged].sum() <= HELD_LEAST:

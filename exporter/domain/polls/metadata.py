@@ -246,7 +246,7 @@ def restore_partitions(metadata: Metadata, before: Metadata | None) -> Metadata:
     return replace(metadata, topics={**metadata.topics, **restored}, given=membership)
 
 
-def unchanged(before: Metadata, now: Metadata) -> bool:
+def is_unchanged(before: Metadata, now: Metadata) -> bool:
     """Return whether the metadata of a cluster is the same as before."""
     return (
         _without_topics(before) == _without_topics(now)

@@ -169,7 +169,7 @@ _AHEAD = [STATE_CODES[state] for state in (State.FUTURE, State.CONTRADICTORY)]
 _UNDATED = [*_AHEAD, STATE_CODES[State.PRESERVED]]
 
 
-class Limits(NamedTuple):
+class ReplicaLimits(NamedTuple):
     """What decides between states: durations in seconds, and how many last offsets may be transaction markers."""
 
     behind_after: float
@@ -203,7 +203,7 @@ class Ends(ColumnSet):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Progress(ColumnSet):
+class ReplicaProgress(ColumnSet):
     """What comparisons saw of n replicas so far, each a column [n]; NaN where nothing yet.
 
     Times are Unix seconds of polls; only ``waiting_since`` is of the monotonic clock.
@@ -237,7 +237,7 @@ class Lag(NamedTuple):
 
 
 def judge(
-    before: Progress,
+    before: ReplicaProgress,
     source: Ends,
     source_at: float,
     replica: Ends,
@@ -245,8 +245,8 @@ def judge(
     *,
     stamped: Flags,
     now: float,
-    limits: Limits,
-) -> tuple[Progress, Lag]:
+    limits: ReplicaLimits,
+) -> tuple[ReplicaProgress, Lag]:
     """Compare two readings, that of the source at ``source_at`` and that of the replica at ``replica_at`` or later.
 
     ``stamped``: the replica's brokers set its timestamps. ``now`` is the monotonic clock. Offsets are counted, and
@@ -286,7 +286,7 @@ def judge(
     stopped = read & (held > 0) & (now - since >= limits.stopped_after)
     codes = [REPLICA_STATE_CODES[each] for each in (ReplicaState.STOPPED, ReplicaState.UNKNOWN, ReplicaState.BEHIND)]
     state = np.select([stopped, ~compared, late], codes, REPLICA_STATE_CODES[ReplicaState.IN_STEP])
-    progress = Progress(
+    progress = ReplicaProgress(
         newest,
         np.where(in_step, source_at, before.in_step_at),
         apart,

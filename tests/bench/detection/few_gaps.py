@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from exporter.domain.history.streams import Streams, objects, with_topics
+from exporter.domain.history.streams import Streams, add_topics, objects
 from exporter.domain.judging.gap_law import PRIOR, find_limits
 from exporter.domain.judging.rollup_verdicts import judge
 from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS, WEEKS_NEEDED
@@ -192,4 +192,4 @@ def _streams(fleet: Fleet, hours: Sequence[Floats], now: float) -> Streams:
         rests=objects([()] * count),
         falling=objects([None] * count),
     )
-    return with_topics(partitions, partitions)
+    return add_topics(partitions, partitions)
