@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from exporter.domain.groups.records import groups_of
+from exporter.domain.groups.readers import groups_of
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, explain_subject, partitions, topics
 from exporter.domain.polls.readings import Reason, State

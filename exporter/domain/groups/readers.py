@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, Flags, Rows, ranges, replace_nan
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.positions import GROUP_STATES
-from exporter.domain.groups.sweep import ROLE_CODES, ROLES, GroupRole, GroupSweep
+from exporter.domain.groups.sweep import ROLE_CODES, ROLES, GroupRole, GroupSweep, roles_of
 from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, reason_of_code
 
 
@@ -152,3 +152,33 @@ def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> li
             )
         )
     return found
+
+
+def groups_of(sweep: GroupSweep) -> Iterator[dict[str, Any]]:
+    """Yield each group by name, as values for JSON: consumer groups, then those of other types."""
+    positions = sweep.positions
+    rows, _ = roles_of(positions)
+    first, topics = rows.first.tolist(), rows.layout.topics
+    for number, name in enumerate(rows.names):
+        state, members = int(positions.state[number]), int(positions.members[number])
+        assigned = positions.assigned[number]
+        watched = {topics[topic] for topic in rows.partition[first[number] : first[number + 1]].tolist()}
+        yield {
+            "group": name,
+            "type": "consumer",
+            "state": None if state < 0 else str(GROUP_STATES[state]),
+            "members": None if members < 0 else members,
+            "reason": reason_of_code(int(positions.undescribed[number])),
+            "topics": sorted(watched | assigned),
+            "assigned": sorted(assigned) if positions.settled[number] else None,
+        }
+    for name in sorted(sweep.others or ()):
+        yield {
+            "group": name,
+            "type": None,
+            "state": None,
+            "members": None,
+            "reason": None,
+            "topics": [],
+            "assigned": None,
+        }
