@@ -61,7 +61,7 @@ def copied(history: Path, tmp_path: Path) -> Path:
 
 
 def test_as_of_a_moment_before_a_backfill_ran_its_records_count(
-    spark: SparkSession, history: Path, copied: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A partition that the backfill listed later is judged by its records up to then; one without is not there."""
     rows = {(row.topic, row.partition): row for row in verdicts_as_of(history, 20 + 0.5 / 24)}
@@ -74,9 +74,12 @@ def test_as_of_a_moment_before_a_backfill_ran_its_records_count(
     assert rows["died", 0].state == State.OBSERVED
     assert rows["died", 0].observed_until.timestamp() == at(20), "up to the last full hour"
     assert rows["orders", 0].last_advance.timestamp() < at(20)
-    run_rollup(spark, copied, RollupRequest(moment(at(-10))), Progress())
+    world = World(tmp_path)
+    world.write("orders", 0, [at(0, 1)])
+    world.backfill(at(0), at(0, 2))
+    run_rollup(spark, tmp_path, RollupRequest(moment(at(-10))), Progress())
     assert "nothing to judge: the history lists no partition at that moment" in capsys.readouterr().out
-    assert not verdicts_as_of(copied, -10)
+    assert not verdicts_as_of(tmp_path, -10)
 
 
 class StoppedError(Exception):
