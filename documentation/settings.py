@@ -11,9 +11,9 @@ from functools import cache
 import yaml
 from pydantic import BaseModel
 
-from exporter.domain.formatting import setting_duration
+from exporter.domain.formatting import spell_duration
 from exporter.settings import schema
-from exporter.settings.dump import to_yaml
+from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
 from exporter.settings.rules import Seconds
 
@@ -22,7 +22,7 @@ _SECONDS = typing.get_args(Seconds)[1]
 
 def show_defaults() -> str:
     """All settings with their defaults, as a configuration."""
-    return f"```yaml\n{to_yaml(_smallest())}```"
+    return f"```yaml\n{dump_yaml(_smallest())}```"
 
 
 def describe_settings() -> str:
@@ -96,8 +96,8 @@ def _default(section: type[BaseModel], name: str, *, shared: bool) -> str:
         return ""
     for top in schema.Settings.model_fields:
         if type(getattr(_smallest(), top)) is section:
-            return f"`{_spelled(yaml.safe_load(to_yaml(_smallest()))[top][name])}`"
-    spelled = setting_duration(field.default) if _SECONDS in field.metadata else _spelled(field.default)
+            return f"`{_spelled(yaml.safe_load(dump_yaml(_smallest()))[top][name])}`"
+    spelled = spell_duration(field.default) if _SECONDS in field.metadata else _spelled(field.default)
     return f"`{spelled}`"
 
 

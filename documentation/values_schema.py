@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator
 
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import DURATION, SIZE, parse_duration, parse_size
-from exporter.settings.rules import check_name, to_lower
+from exporter.settings.rules import check_name, lower_text
 from exporter.settings.schema import Settings
 
 FILE = Path(__file__).parents[1] / "helm" / "topic-liveness-exporter" / "values.schema.json"
@@ -92,7 +92,7 @@ def _value(annotation: Any, metadata: tuple[object, ...]) -> Schema:
         return {"type": ["number", "string"], "minimum": 0, "pattern": _whole(rf"\s*{pattern.pattern}\s*")}
     if typing.get_origin(annotation) is typing.Literal:
         choices = "|".join(typing.get_args(annotation))
-        return {"type": "string", "pattern": _whole(f"(?i:{choices})" if to_lower in before else f"({choices})")}
+        return {"type": "string", "pattern": _whole(f"(?i:{choices})" if lower_text in before else f"({choices})")}
     if annotation is bool:
         return {"type": ["boolean", "string"], "pattern": _whole("(?i:true|false|yes|no|on|off|[01tfyn])")}
     if annotation in (int, float):

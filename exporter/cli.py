@@ -19,6 +19,7 @@ from exporter.commands.audit_options import audit
 from exporter.commands.jobs import deliver, report, rollup
 from exporter.commands.options import (
     check_properties,
+    check_with_web_config,
     client_settings,
     clusters_named,
     config_option,
@@ -27,7 +28,6 @@ from exporter.commands.options import (
     print_any_text,
     source_options,
     warn_of_exposed,
-    with_web_config,
 )
 from exporter.commands.usage import CONFIGURATION, DOCTOR, OFFSETS, OVERVIEW, Commands
 from exporter.domain.exit_codes import ExitCode
@@ -79,7 +79,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         from exporter.app import serve as run_exporter
         from exporter.factory.sources import connect
 
-        sources = with_web_config(settings, lambda: connect(settings, processes))
+        sources = check_with_web_config(settings, lambda: connect(settings, processes))
         warn_of_exposed(config, sources)
         return run_exporter(settings, processes, sources)
 
@@ -127,15 +127,15 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     librdkafka refuses. Secrets are printed as ***. No broker is contacted.
     Exit codes: 0 valid, 2 not.
     """
-    from exporter.settings.dump import to_yaml
+    from exporter.settings.dump import dump_yaml
     from exporter.settings.load import load_settings
 
     settings = load_settings(config, bootstrap_server, os.environ)
-    exposed = with_web_config(settings, lambda: check_properties(settings, config))
+    exposed = check_with_web_config(settings, lambda: check_properties(settings, config))
     for line in exposed:
         click.echo(f"Warning: {line}", err=True)
     names = ", ".join(cluster.name for cluster in settings.clusters)
-    click.echo(f"# OK, clusters: {names}. Every setting in force:\n{to_yaml(settings)}", nl=False)
+    click.echo(f"# OK, clusters: {names}. Every setting in force:\n{dump_yaml(settings)}", nl=False)
     return ExitCode.DONE
 
 
@@ -269,11 +269,11 @@ def status(
     try:
         if url is not None:
             with waiting("asking the exporter"):
-                found = listing.from_exporter(url, Access(**access), cluster)
+                found = listing.ask_exporter(url, Access(**access), cluster)
         else:
             settings = job_settings(config, history, None)
-            max_age, owners = settings.expectations.max_age, Owners([each.as_owner() for each in settings.owners])
-            found = listing.from_published(settings.history.folder, cluster, owners, time.time(), max_age)
+            max_age, owners = settings.expectations.max_age, Owners([each.make_owner() for each in settings.owners])
+            found = listing.read_published_status(settings.history.folder, cluster, owners, time.time(), max_age)
     except (listing.StatusError, SettingsError) as error:
         if style == "nagios":
             click.echo(f"UNKNOWN: {' '.join(str(error).split())}")
@@ -314,7 +314,7 @@ def offsets(
     """
     from exporter.commands import offsets as listing
 
-    wanted = listing.Request.parse(times, topics, time.time(), internal=internal)
+    wanted = listing.OffsetsRequest.parse(times, topics, time.time(), internal=internal)
     settings = client_settings(config, bootstrap_server)
     return listing.list_to(sys.stdout, sys.stderr, clusters_named(settings, cluster), settings, wanted, style)
 
@@ -338,7 +338,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     from exporter.doctor import examination as checks
     from exporter.doctor.findings import write
     from exporter.settings.load import load_settings
-    from exporter.settings.properties import exposed_in
+    from exporter.settings.properties import list_exposed_in
 
     try:
         settings = load_settings(config, bootstrap_server, os.environ)
@@ -348,7 +348,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     # The findings report everything; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
     with waiting("checking"):
-        findings = checks.examine(settings, clusters_named(settings, cluster), inline=exposed_in(config))
+        findings = checks.examine(settings, clusters_named(settings, cluster), inline=list_exposed_in(config))
     write(sys.stdout, findings, style)
     return checks.exit_code(findings)
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from exporter.domain.overrides import are_overridden, in_outages
+from exporter.domain.overrides import are_in_outages, are_overridden
 from exporter.domain.scoring.calibration import (
     FITTED_WEEKS,
     TOPIC,
@@ -30,11 +30,11 @@ from exporter.domain.scoring.calibration import (
     Scored,
     Unusual,
     calibrations,
-    judged_units,
+    find_judged_units,
 )
 from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.batches import KEY, Names, column, flags, floats, integers, numbers, seconds, table_of, texts
-from spark_rollups.frames import arrow_schema, by_shard, no_rows
+from spark_rollups.frames import apply_by_shard, arrow_schema, no_rows
 from spark_rollups.learning import monday, week_of, weeks_from
 
 UNITS = StructType(
@@ -91,7 +91,7 @@ def units_of(found: DataFrame, now: int, exclusions: Exclusions, shards: int) ->
     )
     others = no_rows(found.sparkSession, StructType(found.schema.fields[:2]))  # cluster and topic
     make = functools.partial(units, exclusions=exclusions, schema=arrow_schema(UNITS))
-    return by_shard(ended, others, shards, make, UNITS)
+    return apply_by_shard(ended, others, shards, make, UNITS)
 
 
 def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Schema) -> pa.Table:
@@ -102,13 +102,13 @@ def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Sc
     keys = list(zip(*(column(found, one).take(first).to_pylist() for one in KEY[:2]), strict=True))
     free = ~are_overridden(keys, exclusions.overrides, exclusions.as_of)[name]
     begin, end = seconds(column(found, "silent_from")), seconds(column(found, "silent_until"))
-    excused = in_outages(keys, name, (begin, end), exclusions.outages)
+    excused = are_in_outages(keys, name, (begin, end), exclusions.outages)
     rows = np.flatnonzero(free)
     week, ended = (weeks_from(column(found, name)) for name in ("week", "week_ended"))
     whole = texts(column(found, "kind")) == TOPIC
     score = floats(column(found, "score"))
     scored = Scored(whole[rows], number[rows], week[rows], ended[rows], score[rows], excused[rows])
-    counted, some = (pa.array(rows[chosen]) for chosen in judged_units(scored))
+    counted, some = (pa.array(rows[chosen]) for chosen in find_judged_units(scored))
     unit_weeks = pa.table(
         {"kind": column(found, "kind"), "cluster": column(found, "cluster"), "week": week.astype(np.int32)}
     )

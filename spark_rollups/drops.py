@@ -25,7 +25,7 @@ from exporter.domain.learning.drops import (
 )
 from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS
 from spark_rollups.batches import column, integers, table_of, texts
-from spark_rollups.frames import Where, arrow_schema, computed_once, in_groups
+from spark_rollups.frames import Where, apply_in_groups, arrow_schema, compute_once
 from spark_rollups.schemas import DROPS
 
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
@@ -70,7 +70,7 @@ def update_drops(tables: Tables, since: date, today: date, kept_days: float) -> 
     make = functools.partial(
         drops_of, covered=covered, since=(since - _EPOCH).days, today=(today - _EPOCH).days, schema=arrow_schema(DROPS)
     )
-    found = computed_once(in_groups(topics, "cluster", make, DROPS), also_after_writes=True)
+    found = compute_once(apply_in_groups(topics, "cluster", make, DROPS), also_after_writes=True)
     days_found = found.select("date", "judged", F.size("topics").alias("low")).orderBy("date").collect()
     if days_found or tables.exists("drops"):
         tables.replace_where("drops", found.coalesce(1), Where("date", (since,), ">="))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from exporter.storage.files import Location, opened, put, sync
+from exporter.storage.files import Location, open_file, put, sync
 
 
 def write_whole(path: Location, text: str) -> None:
@@ -15,7 +15,7 @@ def write_whole(path: Location, text: str) -> None:
 
 def read_text(path: Location) -> str:
     """Return the text of a small file. Raises OSError, and ValueError where it is not text."""
-    with opened(path) as file:
+    with open_file(path) as file:
         return file.read().decode()
 
 

@@ -95,7 +95,7 @@ def _lines(page: str) -> list[str]:
     return [line for line in lines if line and not line.startswith(("at ", "... ", "File "))]
 
 
-def in_a_line(error: Exception) -> str:
+def shorten_error(error: Exception) -> str:
     """Return what went wrong: of Java's page the outermost error and the innermost cause."""
     lines = _lines(f"{type(error).__name__}: {error}")
     heads = [line.removeprefix(": ") for line in lines if line.startswith(": ")]

@@ -20,7 +20,7 @@ from exporter.domain.history.hourly_activity import BACKFILLED, INVENTORY, POLLE
 from exporter.domain.history.observation import Polls
 from exporter.domain.history.rows import Source
 from spark_rollups.batches import KEY, column, flags, integers, texts
-from spark_rollups.frames import arrow_schema, by_shard, no_rows
+from spark_rollups.frames import apply_by_shard, arrow_schema, no_rows
 from spark_rollups.schemas import DAILY, STREAMS, optional
 from spark_rollups.update import update
 from spark_rollups.update_rows import LATER_INVENTORY, Observers, Task
@@ -99,7 +99,7 @@ def update_streams(history: HistoryTables, span: Span, shards: int) -> DataFrame
         "slots_before",
     )
     state = history.streams.unionByName(days, allowMissingColumns=True)
-    return by_shard(events, state, shards, functools.partial(update, task=task), UPDATED)
+    return apply_by_shard(events, state, shards, functools.partial(update, task=task), UPDATED)
 
 
 def _events(windows: DataFrame, inventory: DataFrame, span: Span, read_from: date | None) -> DataFrame:

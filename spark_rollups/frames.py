@@ -69,7 +69,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def by_shard(
+def apply_by_shard(
     left: DataFrame, right: DataFrame, shards: int, make: Callable[[pa.Table, pa.Table], pa.Table], schema: StructType
 ) -> DataFrame:
     """Return the results of ``make`` for batches of whole topics of both; ``shards`` is the number of batches.
@@ -81,14 +81,16 @@ def by_shard(
     return pairs.applyInArrow(make, schema)
 
 
-def in_groups(rows: DataFrame, by: str | None, make: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
+def apply_in_groups(
+    rows: DataFrame, by: str | None, make: Callable[[pa.Table], pa.Table], schema: StructType
+) -> DataFrame:
     """Return what ``make`` makes of the rows of each group, or of all of them."""
     grouped = rows.groupBy() if by is None else rows.groupBy(by)
     # Spark cannot read the type hints of a partial function, and fails over that.
     return grouped.applyInArrow(lambda table: make(table), schema)  # noqa: PLW0108
 
 
-def in_batches(
+def apply_in_batches(
     rows: DataFrame, make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
     """Return what ``make`` makes of the rows, whatever batches they come in."""
@@ -96,7 +98,7 @@ def in_batches(
     return rows.mapInArrow(lambda batches: make(batches), schema)  # noqa: PLW0108
 
 
-def computed_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFrame:
+def compute_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFrame:
     """Return rows that are computed once, however often they are read.
 
     With ``also_after_writes`` they stay the same even if a table that they come from is written to in the meantime. If

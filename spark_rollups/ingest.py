@@ -213,14 +213,14 @@ def note_pending(tables: Tables, first: date | None) -> None:
 
     Written before the rows are, so that no crash can forget it.
     """
-    before = pending_since(tables)
+    before = find_pending_day(tables)
     if first is None or (before is not None and before <= first):
         return
     make_folder(tables.folder)
     write_whole(tables.folder / "pending.json", json.dumps({"from": first.isoformat()}) + "\n")
 
 
-def pending_since(tables: Tables) -> date | None:
+def find_pending_day(tables: Tables) -> date | None:
     """Return the UTC day from which days are not up to date, None where all are.
 
     A note that cannot be read stands for all days.

@@ -26,13 +26,13 @@ class JarsError(Exception):
     """The jars are missing, or not the locked ones; the message names them and the next step."""
 
 
-def locked(locks: Sequence[str] = (DELTA,)) -> Mapping[str, str]:
+def read_locks(locks: Sequence[str] = (DELTA,)) -> Mapping[str, str]:
     """Return the SHA-256 of each jar, by the file name ``<organisation>_<name>-<version>.jar``."""
     texts = [Path(__file__).with_name(lock).read_text(encoding="ascii") for lock in locks]
     return {name: digest for text in texts for digest, name in map(str.split, text.splitlines())}
 
 
-def locked_jars(
+def fetch_jars(
     ivy: Path, java: str, log: BinaryIO, settings: str | None = None, locks: Sequence[str] = (DELTA,)
 ) -> Sequence[Path]:
     """Return the jars in ``<ivy>/jars``, each with its locked hash. Missing ones are downloaded.
@@ -47,12 +47,12 @@ def locked_jars(
             fcntl.flock(lock, fcntl.LOCK_EX)  # Ivy's cache takes one process at a time
             if missing := _missing(folder, ivy, locks):
                 _fetch(missing, ivy, java, log, settings, locks)
-    return [folder / name for name in locked(locks)]
+    return [folder / name for name in read_locks(locks)]
 
 
 def _missing(folder: Path, ivy: Path, locks: Sequence[str]) -> Sequence[str]:
     missing = []
-    for name, wanted in locked(locks).items():
+    for name, wanted in read_locks(locks).items():
         try:
             with (folder / name).open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -104,7 +104,7 @@ def _fetch(
         found = Path(staging, "jars")
         if absent := set(_missing(found, ivy, locks)) & set(names):
             raise JarsError(
-                f"{len(absent)} of the {len(locked(locks))} jars could not be downloaded into {ivy}: connect "
+                f"{len(absent)} of the {len(read_locks(locks))} jars could not be downloaded into {ivy}: connect "
                 "once to a Maven repository, or copy that folder from a machine that has it"
             )
         (ivy / "jars").mkdir(exist_ok=True)

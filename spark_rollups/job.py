@@ -35,13 +35,13 @@ from spark_rollups import spool_files
 from spark_rollups.durable import read_text
 from spark_rollups.failures import (
     TerminatedError,
-    in_a_line,
     interruption_before,
     is_lost_connection,
     next_step,
+    shorten_error,
     take_signals,
 )
-from spark_rollups.lock import LockedError, only_one
+from spark_rollups.lock import LockedError, hold_rollup_lock
 from spark_rollups.options import (
     Folder,
     JsonOption,
@@ -168,7 +168,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     with (
         _ending_well(history, "rollup", progress, TablesError, spool_files.UnreadFileError, ReportError),
         _history_of(history) as files,
-        only_one(history) as progress.guard,
+        hold_rollup_lock(history) as progress.guard,
         _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,
     ):
         retention = Retention(days_of_tables(retention_days))
@@ -354,7 +354,7 @@ def _ending_well(history: Location, name: str, progress: Progress, *known: type[
     except Exception as error:  # noqa: BLE001 - whatever it is, a person gets a line
         with suppress(OSError), log.open("a", encoding="utf-8") as file:
             file.writelines(traceback.format_exception(error))
-        click.echo(f"Error: {progress.at}: {in_a_line(error)}; details in {log}. {next_step(error)}", err=True)
+        click.echo(f"Error: {progress.at}: {shorten_error(error)}; details in {log}. {next_step(error)}", err=True)
         sys.exit(ExitCode.FOUND)
 
 

@@ -45,7 +45,7 @@ from spark_rollups.batches import (
     seconds,
     table_of,
 )
-from spark_rollups.frames import arrow_schema, by_shard
+from spark_rollups.frames import apply_by_shard, arrow_schema
 from spark_rollups.schemas import BASELINES, MAXIMA, optional
 
 LEARNED = StructType([StructField("baseline", optional(BASELINES)), StructField("maximum", optional(MAXIMA))])
@@ -107,7 +107,7 @@ def learn_weeks(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shard
         & (F.col("log_mean").isNotNull() | F.col("schedule").isNotNull())
     )
     make = functools.partial(learn_batch, weeks=tuple(weeks), schema=arrow_schema(LEARNED))
-    return by_shard(days, others, shards, make, LEARNED)
+    return apply_by_shard(days, others, shards, make, LEARNED)
 
 
 def learn_batch(days: pa.Table, before: pa.Table, *, weeks: Sequence[int], schema: pa.Schema) -> pa.Table:

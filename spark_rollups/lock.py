@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from exporter.storage.files import Location, ObjectPath, Stored, delete, files_in, opened, put
+from exporter.storage.files import Location, ObjectPath, Stored, delete, files_in, open_file, put
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class TakenError(BlockingIOError):
 
 
 @contextmanager
-def only_one(history: Location) -> Iterator[Callable[[], None]]:
+def hold_rollup_lock(history: Location) -> Iterator[Callable[[], None]]:
     """Hold ``<history>/rollup.lock``; yield a check that raises LockedError once this process may no longer hold it.
 
     Raises LockedError if another process holds the lock, and if it cannot be taken. In object storage the next process
@@ -108,7 +108,7 @@ def _identity() -> dict[str, str | int]:
 
 def _holder(path: Location) -> str:
     try:
-        with opened(path) as file:
+        with open_file(path) as file:
             note = json.loads(file.read(_NOTE_BYTES))
         return f"process {note['process']} on host {note['host']}"
     except (OSError, ValueError, KeyError, TypeError):

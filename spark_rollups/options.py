@@ -15,7 +15,7 @@ import click
 from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.links import Links
 from exporter.domain.verdicts import Outage, TopicOverride
-from exporter.storage.files import Location, ObjectPath, located
+from exporter.storage.files import Location, ObjectPath, parse_location
 
 _T = TypeVar("_T")
 
@@ -28,7 +28,7 @@ class Folder(click.ParamType[Location]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Location:
         """Return where it is."""
         try:
-            folder = value if isinstance(value, Path | ObjectPath) else located(str(value))
+            folder = value if isinstance(value, Path | ObjectPath) else parse_location(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if isinstance(folder, Path) and folder.exists() and not folder.is_dir():

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from exporter.domain.history.rows import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.scoring.calibration import Calibration
 from exporter.storage.checksums import checksum_of, checksums_below
-from exporter.storage.files import Location, delete_folder, files_below, make_folder, opened, spark_uri, sync
+from exporter.storage.files import Location, delete_folder, files_below, make_folder, open_file, spark_uri, sync
 from spark_rollups.durable import sync_tree, write_whole
 from spark_rollups.schemas import EXPECTATIONS
 from spark_rollups.tables import conform
@@ -101,7 +101,7 @@ def ahead(history: Location, now: datetime) -> str | None:
 
 
 def _rows(path: Location) -> int:
-    with opened(path) as file:
+    with open_file(path) as file:
         return int(pq.read_metadata(file).num_rows)
 
 
@@ -121,7 +121,7 @@ def _free_name(folder: Location, as_of: datetime) -> str:
 
 def _current(folder: Location) -> dict[str, Any] | None:
     try:
-        with opened(folder / "current.json") as file:
+        with open_file(folder / "current.json") as file:
             found: dict[str, Any] = json.loads(file.read(_MAX_POINTER_BYTES))
         zone = datetime.fromisoformat(found["as_of"]).tzinfo
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

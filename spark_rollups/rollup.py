@@ -34,7 +34,7 @@ from spark_rollups.folding import (
     make_streams,
     update_streams,
 )
-from spark_rollups.frames import Where, arrow_schema, computed_once, merge_parts, spread
+from spark_rollups.frames import Where, arrow_schema, compute_once, merge_parts, spread
 from spark_rollups.learning import learn_weeks, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
@@ -71,7 +71,7 @@ def run_rollup(spark: SparkSession, history: Location, request: RollupRequest, p
     tables.guard = progress.guard
     tables.layout()  # raises where a newer release made them, which finds them as they are
     try:
-        with tables.named_commits():
+        with tables.name_commits():
             _Run(tables, request, progress).run()
     except TablesError:
         ingest.note_pending(tables, FIRST_DAY)
@@ -99,7 +99,7 @@ class _Run:
         taken = self._ingested()
         tables.guard()
         ingest.publish_ingested(self._history, taken, self._began)
-        since = FIRST_DAY if self._request.rebuild else ingest.pending_since(tables)
+        since = FIRST_DAY if self._request.rebuild else ingest.find_pending_day(tables)
         if since is not None and windows_from is not None and since < windows_from:
             since = self._before(windows_from, since)
         if since is not None:
@@ -168,7 +168,7 @@ class _Run:
         span = Span(since, until, from_nothing=since == FIRST_DAY, windows_from=windows_from)
         with self._progress.stage("days") as details:
             details.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
-            rows = computed_once(update_streams(known, span, self._shards), also_after_writes=True)
+            rows = compute_once(update_streams(known, span, self._shards), also_after_writes=True)
             streams = rows.where("stream is not null").select("stream.*")
             if since is not None:
                 days = rows.where("day is not null").select("day.*")
@@ -189,7 +189,7 @@ class _Run:
             )
             span = Span(find_first_open_day(known.windows, self._moment), self._moment, of_the_past=True)
             then = update_streams(known, span, self._shards).where("stream is not null").select("stream.*")
-            return computed_once(then)
+            return compute_once(then)
 
     def _rests(self, since: date | None, streams: DataFrame) -> tuple[Rests, DataFrame]:
         """Look for fleet-wide drops in the days that were made again.
@@ -229,7 +229,7 @@ class _Run:
     def _judged(self, streams: DataFrame, thresholds: Mapping[str, Threshold], rests: Rests) -> DataFrame:
         with self._progress.stage("verdicts") as details:
             rule = Rule(self._moment.timestamp(), thresholds, tuple(self._request.overrides), {}, rests)
-            rows = computed_once(judge(self._tables, streams, self._moment, rule, self._shards))
+            rows = compute_once(judge(self._tables, streams, self._moment, rule, self._shards))
             self._tables.put_as_of("verdicts", merge_parts(rows, self._shards), self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
             details.append(f"as of {_text(self._moment)}")
@@ -273,7 +273,7 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
     if not wanted:
         return "all there" if there else "no history yet"
-    rows = computed_once(learn_weeks(tables.read("daily"), tables.read("baselines"), wanted, shards))
+    rows = compute_once(learn_weeks(tables.read("daily"), tables.read("baselines"), wanted, shards))
     few = len(wanted) == 1 or shards == 1
     maxima = rows.where("maximum is not null").select("maximum.*")
     made = rows.where("baseline is not null").select("baseline.*")
@@ -322,7 +322,7 @@ def judge(
     day = as_of.astimezone(UTC).date()
     recent = tables.read("daily").where(F.col("date").between(F.lit(day - timedelta(days=RECENT_DAYS)), F.lit(day)))
     rows = judge_streams(streams, baselines, recent, rule, shards)
-    rows = hold_incidents(computed_once(rows))
+    rows = hold_incidents(compute_once(rows))
     if not tables.exists("relations"):
         return rows
     return add_relations(rows, relations_at(tables.read("relations"), as_of))

@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 from exporter import domain
 from exporter.java import java
 from exporter.storage.files import Location, ObjectPath, s3_endpoint, spark_uri
-from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, in_a_line, is_lost_connection
+from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, is_lost_connection, shorten_error
 from spark_rollups.frames import KEEPS_TABLES
-from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
+from spark_rollups.jars import DELTA, S3, JarsError, fetch_jars
 
 _DROPPED = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 """A job leaves these out: it brings its own Spark, and options of the command set it up. Not under ``spark-submit``."""
@@ -299,7 +299,7 @@ def _ivy() -> Path:
 def _jars(log_file: BinaryIO, settings: str | None, locks: Sequence[str]) -> Sequence[Path]:
     ivy = _ivy()
     try:
-        return locked_jars(ivy, java(), log_file, settings, locks)
+        return fetch_jars(ivy, java(), log_file, settings, locks)
     except JarsError as error:
         raise SessionError(f"{error}; details in {log_file.name}") from error
     except OSError as error:
@@ -343,7 +343,7 @@ def _why_not(error: Exception, log: Path) -> str:
     elif is_lost_connection(error):  # "Connection refused", or whatever else the bridge to it says
         cause = f"the connection to its JVM was lost{_KILLED}"
     else:
-        cause = find_cause(str(error)) or in_a_line(error)
+        cause = find_cause(str(error)) or shorten_error(error)
     return f"Spark did not start: {cause.rstrip('.')}; details in {log}"
 
 

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, FIRST_YEAR, SCHEMA_VERSION, Source
-from exporter.storage.files import Location, ObjectPath, file_info, files_in, make_folder, move, opened
+from exporter.storage.files import Location, ObjectPath, file_info, files_in, make_folder, move, open_file
 from spark_rollups.durable import write_whole
 from spark_rollups.schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
 
@@ -143,7 +143,7 @@ def count_rows(path: Location, table: SpoolTable, now: datetime, *, pages: bool 
 def _opened(path: Location) -> IO[bytes]:
     """Open a file to read it; on a pipe a reader would hang."""
     if isinstance(path, ObjectPath):
-        return opened(path)
+        return open_file(path)
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
     except OSError as error:

@@ -118,7 +118,7 @@ class Tables:
         self._keeps = spark.conf.get(KEEPS_TABLES, "false") == "true"
 
     @contextmanager
-    def named_commits(self) -> Iterator[None]:
+    def name_commits(self) -> Iterator[None]:
         """Within this context every commit of the session to a Delta table names this run."""
         self.spark.conf.set(_COMMIT_NOTE, f"run {self.run}")
         try:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.days import Days, StreamTotals, days_of
 from exporter.domain.history.hourly_activity import cut_at_first_poll, fold
-from exporter.domain.history.observation import Observed, observed
+from exporter.domain.history.observation import Observed, observe
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from exporter.domain.polls.readings import State
@@ -52,7 +52,7 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
     if task.since is not None and not task.from_nothing:
         folded = folded[folded.hours.hour >= known_streams.since[folded.hours.stream] * DAY_HOURS]
     days, now = days_of(folded.with_topics(names.topic, names.partitions), known_streams.known)
-    proved = observed(len(names), new_rows.listings(), new_rows.failures(), new_rows.polls(task.observers)).after(
+    proved = observe(len(names), new_rows.listings(), new_rows.failures(), new_rows.polls(task.observers)).after(
         known_streams.observed
     )
     listing = _StreamColumns(new_rows, known_streams, now, proved, task)

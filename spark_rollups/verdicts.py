@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from exporter.domain.arrays import Flags, Rows
-from exporter.domain.history.observation import existing_streams
+from exporter.domain.history.observation import do_streams_exist
 from exporter.domain.history.streams import Streams, add_topics
 from exporter.domain.judging.incidents import ClusterStreams as Together
 from exporter.domain.judging.incidents import Silent, hold
@@ -45,7 +45,7 @@ from spark_rollups.batches import (
     texts,
     values_at,
 )
-from spark_rollups.frames import arrow_schema, by_shard, in_groups
+from spark_rollups.frames import apply_by_shard, apply_in_groups, arrow_schema
 from spark_rollups.learning import DAYS, baselines_from, hours_from
 from spark_rollups.schemas import EXPECTATIONS, optional
 from spark_rollups.schemas import VERDICTS as VERDICT_COLUMNS
@@ -126,14 +126,14 @@ def judge_streams(streams: DataFrame, baselines: DataFrame, recent: DataFrame, r
     """
     make = functools.partial(judge_batch, rule=rule, schema=arrow_schema(JUDGED))
     learned = baselines.unionByName(recent.select(*DAYS), allowMissingColumns=True)
-    return by_shard(streams, learned, shards, make, JUDGED)
+    return apply_by_shard(streams, learned, shards, make, JUDGED)
 
 
 def hold_incidents(rows: DataFrame) -> DataFrame:
     """Turn ``suspect`` and ``dead`` into ``held`` where an incident explains the silence."""
     silent = rows.where("has_expectation").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue")
     make = functools.partial(_hold, schema=arrow_schema(HELD))
-    together = in_groups(silent, "cluster", make, HELD)
+    together = apply_in_groups(silent, "cluster", make, HELD)
     same = [F.col(name).eqNullSafe(F.col(f"held_{name}")) for name in KEY]
     found = rows.join(together, same, "left")
     is_held = F.col("held_cluster").isNotNull() & F.col("verdict").isin(*_ALARMING)
@@ -195,7 +195,7 @@ def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
     cluster = names.keys["cluster"].to_pylist()
     listed_at = values_at(integers(column(streams, "listed_at")), row, UNKNOWN)
     deleted = values_at(flags(column(streams, "deleted")), row, False)
-    there = existing_streams(cluster, names.name, names.topic_id, listed_at, deleted, rule.polled)
+    there = do_streams_exist(cluster, names.name, names.topic_id, listed_at, deleted, rule.polled)
     return there & (np.arange(len(names)) < names.partitions)
 
 

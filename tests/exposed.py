@@ -9,7 +9,7 @@ from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.family import Metric
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.series import ClusterSeries
-from exporter.state.exposition import families, with_headers
+from exporter.state.exposition import add_headers, families
 
 
 def exposed(
@@ -20,7 +20,7 @@ def exposed(
     """Return the exposition of clusters as of ``now``."""
     shown = {name: series.shown for name, series in clusters.items()}
     found = families(metrics, shown, dict.fromkeys(clusters, now))
-    return b"".join(block.text for block in with_headers(found)).decode()
+    return b"".join(block.text for block in add_headers(found)).decode()
 
 
 def verdict_of_orders(metrics: str) -> str:

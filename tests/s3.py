@@ -15,7 +15,7 @@ from typing import Self
 import httpx
 import pytest
 
-from exporter.storage.files import ObjectPath, located
+from exporter.storage.files import ObjectPath, parse_location
 from tests.demo.broker import free_port
 from tests.plain_http import get
 from tests.programs import PATIENCE_SECONDS, program
@@ -94,7 +94,7 @@ class S3Server:
         self.start(*options)
 
     def location(self, name: str) -> ObjectPath:
-        folder = located(f"s3://{BUCKET}/{name}")
+        folder = parse_location(f"s3://{BUCKET}/{name}")
         assert isinstance(folder, ObjectPath)
         return folder
 

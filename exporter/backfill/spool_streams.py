@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.history.stream_rows import FirstPolls, StreamRows
-from exporter.history.spool import TABLES, Spool, finished_files
+from exporter.history.spool import TABLES, Spool, list_finished_files
 from exporter.history.tables import ForeignFileError, read_columns
 from exporter.storage.files import Location
 
@@ -53,7 +53,7 @@ class SpoolStreams:
         """Read the files that are new. One that cannot be read is logged."""
         rows = [] if self._first is None else [self._first]
         known = len(self._read)
-        for _, path, _ in finished_files(self._spool, [TABLES[Inventory]]):
+        for _, path, _ in list_finished_files(self._spool, [TABLES[Inventory]]):
             if path.name not in self._read:
                 self._read.add(path.name)
                 rows += self._rows(path)

@@ -145,7 +145,7 @@ class GroupWatch:
         # Groups that were missed too often are left out.
         retained = {name for name in tally.missed if known.get(name, self._missed_sweeps) < self._missed_sweeps}
         layout = _NO_LAYOUT if snapshot is None else snapshot.table.layout
-        positions = Positions.joined([*tally.positions, self._positions.missed_again(retained)], layout)
+        positions = Positions.joined([*tally.positions, self._positions.carry_missed(retained)], layout)
         time_lags: Mapping[str, int] = {}
         if snapshot is not None:
             self._near_start = positions.rows.layout, _near_start(positions, snapshot.table)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.polls.inspections import Inspections, Replicas, SizesOfPartitions
+from exporter.domain.polls.inspections import Inspections, LogReplicas, SizesOfPartitions
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import GONE, PollFailure, Reason
 from exporter.domain.polls.table import Snapshot
@@ -66,11 +66,11 @@ class _Found:
         inspections = replace(self.inspections.laid_out(layout, usable), there=np.ones(len(layout), dtype=np.bool_))
         return replace(moved, inspections=inspections)
 
-    def with_sizes(self, sizes: SizesOfPartitions, at: float) -> _Found:
+    def replace_sizes(self, sizes: SizesOfPartitions, at: float) -> _Found:
         """Return these with new sizes, as of this monotonic time."""
         return replace(
             self,
-            inspections=self.inspections.with_sizes(sizes),
+            inspections=self.inspections.replace_sizes(sizes),
             read_at=np.where(sizes.complete, at, self.read_at),
         )
 
@@ -160,7 +160,7 @@ class Inspector:
             for broker, failure in sizes.answers.items():
                 (self._silent.add if failure in GONE else self._silent.discard)(broker)
             # What brokers answered before the client ended counts as well.
-            found = found.with_sizes(sizes.found(), sizes.at)
+            found = found.replace_sizes(sizes.found(), sizes.at)
             with self._lock:
                 self._found, self._shown = found, None
 
@@ -180,7 +180,7 @@ class SizesRead:
         """Broker id -> why it gave no answer, None where it did."""
         self._clock = clock
         self._membership = membership
-        self._replicas = Replicas(membership)
+        self._replicas = LogReplicas(membership)
         self._why: dict[int, Reason] = {}
         """Broker id -> why a replica on it has no size."""
 
@@ -200,7 +200,7 @@ class SizesRead:
         def turn(one: tuple[int, Rows]) -> tuple[bool, float]:
             return one[0] in last, float(before[replicas.row[one[1]]].min())
 
-        for broker, places in sorted(replicas.by_broker(), key=turn):
+        for broker, places in sorted(replicas.group_by_broker(), key=turn):
             if enough():
                 return
             self.lookups += len(places)
@@ -218,5 +218,5 @@ class SizesRead:
 
     def failures(self) -> Mapping[tuple[Reason, int], int]:
         """Return how many replicas have no size, by reason and broker."""
-        lacking = {broker: self._replicas.count_unknown(places) for broker, places in self._replicas.by_broker()}
+        lacking = {broker: self._replicas.count_unknown(places) for broker, places in self._replicas.group_by_broker()}
         return {(reason, broker): count for broker, reason in self._why.items() if (count := lacking[broker])}

@@ -168,8 +168,8 @@ class Poller:
         taken_at = self._now()
         ends = self._ends(metadata)
         ends.ask(self._source, self._due_until(started))
-        started_over = ends.started_over()
-        if started_over or (not fresh and ends.outdated()):
+        started_over = ends.list_restarted()
+        if started_over or (not fresh and ends.is_outdated()):
             # A topic was deleted, created again or moved: recognise that in this poll, not in the next.
             metadata, before = self._source.metadata(fresh=True, doubted=started_over), ends
             ends = self._ends(metadata)
@@ -334,7 +334,7 @@ class _Ends:
         fell: Flags = self._known & answered & (self._latest.offset < self.table.latest)
         return fell
 
-    def outdated(self) -> bool:
+    def is_outdated(self) -> bool:
         """Return whether answers show that the metadata is outdated: a topic is gone, created again or led elsewhere.
 
         True also where no partition could be read: the whole cluster may be gone.
@@ -343,7 +343,7 @@ class _Ends:
         nothing = bool((self.leader != NO_LEADER).any()) and not bool(self._good().any())
         return nothing or bool(moved.any())
 
-    def started_over(self) -> list[str]:
+    def list_restarted(self) -> list[str]:
         """Return the topics where an end offset or a leader epoch fell: they may have been created again."""
         older = (self._latest.epoch >= 0) & (self._latest.epoch < self.table.epoch) & self._known
         layout = self.table.layout

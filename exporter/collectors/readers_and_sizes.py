@@ -9,7 +9,7 @@ import numpy as np
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME
 from exporter.collectors.log_sizes import SizesRead
 from exporter.domain.arrays import Floats
-from exporter.domain.formatting import some
+from exporter.domain.formatting import list_some
 from exporter.domain.judging.audit import TopicRelations
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Reason
@@ -51,9 +51,9 @@ def read_readers(source: RemoteClient) -> TopicRelations:
         return TopicRelations(problems=(f"consumer groups are not known: {error.detail}",))
     why = [f"some consumer groups are not known: {', '.join(sorted(failed))}"] if failed else []
     if unclear:
-        why.append(f"groups that rebalance do not say what they read: {some(unclear)}")
+        why.append(f"groups that rebalance do not say what they read: {list_some(unclear)}")
     if others:
-        why.append(f"share and streams groups do not say what they read: {some(others)}")
+        why.append(f"share and streams groups do not say what they read: {list_some(others)}")
     return TopicRelations(
         {topic: tuple(sorted(names)) for topic, names in assigned.items()},
         {topic: tuple(sorted(names - assigned[topic])) for topic, names in committed.items()},

@@ -18,7 +18,7 @@ from exporter.domain.arrays import ColumnSet, Floats, Offsets, Rows
 from exporter.domain.polls.activity import TierFacts
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
+from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, NewestSearches
 from exporter.domain.polls.readings import ANSWERED, Answers, PollFailure, Reason, count_failures, rows_with
 from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, Snapshot, Table
 from exporter.domain.ports import ByTime, Clock, SourceError
@@ -202,7 +202,7 @@ class TierWatch:
             for some in self._batches(unsure, enough):
                 earliest, latest = table.earliest[some], table.latest[some]
                 # Topics with remote storage are not compacted.
-                searches = Searches(latest, guess=guess[some], now=self._clock.now(), whole=earliest == 0)
+                searches = NewestSearches(latest, guess=guess[some], now=self._clock.now(), whole=earliest == 0)
                 while len((step := searches.step())[0]) and not enough():
                     searches.take(step[0], source.by_time(membership, some[step[0]], step[1]))
                     sweep.lookups[BY_TIME] += len(step[0])

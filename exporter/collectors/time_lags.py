@@ -17,8 +17,8 @@ from exporter.domain.groups.time_lag import (
     CommitProgress,
     TimeLagLimits,
     TimeLagSearches,
+    are_still_narrow,
     are_trailing,
-    still_enough,
 )
 from exporter.domain.groups.time_points import Points
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -152,7 +152,7 @@ class TimeLags:
         proofs = replace(proofs, lasting=proofs.lasting & ~fallen)
         self._progress = self._progress.followed(self._before, positions, here, there, now / 1000)
         settled = wanted & proofs.hold(positions, logs)
-        settled &= still_enough(proofs.low, proofs.high, now, self._tolerance, self._slack)
+        settled &= are_still_narrow(proofs.low, proofs.high, now, self._tolerance, self._slack)
         limits = TimeLagLimits(now, self._tolerance, self._slack)
         found = self._found(np.flatnonzero(wanted & ~settled), positions, logs, limits, enough)
         again = settled.copy()
@@ -332,7 +332,7 @@ class TimeLags:
         rows = np.zeros(len(self._layout) + 1, dtype=np.bool_)
         rows[logs.row[searched]] = True
         places = np.flatnonzero(rows[logs.row])
-        self._points = self._points.trimmed(logs.row[places], positions.start[places])
+        self._points = self._points.trim(logs.row[places], positions.start[places])
 
 
 def _quiet_for(rows: Rows, table: Table, now: int) -> Floats:

@@ -39,7 +39,7 @@ class Access:
     password_file: Path | None = None
 
 
-class Client:
+class ApiClient:
     """Asks one exporter. A redirect is an error: it could send the password elsewhere."""
 
     def __init__(self, url: str, access: Access) -> None:
@@ -99,7 +99,7 @@ class Client:
             raise ApiError(f"{self.shown} does not answer as an exporter does")
         return body
 
-    def all_items(
+    def read_all_items(
         self, path: str, given: Sequence[tuple[str, str]]
     ) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
         """Return the first page of a list and the items of all its pages. Raises ApiError."""

@@ -151,7 +151,7 @@ class _ClusterAudit:
             ending.callback(source.close)
             metadata = source.metadata()
             self._note_unmatched(metadata.unmatched)
-            overrides = [one.as_override() for one in self._settings.overrides]
+            overrides = [one.make_override() for one in self._settings.overrides]
             reader = AuditReader(
                 source,
                 metadata,

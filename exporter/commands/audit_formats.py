@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from exporter.commands.text_table import align
 from exporter.domain.arrays import Codes, Rows, replace_nan
-from exporter.domain.formatting import duration, iso, moment, plural, size, some
+from exporter.domain.formatting import duration, iso, list_some, moment, plural, size
 from exporter.domain.judging.audit import LIVENESS, AuditTopics, Liveness, roles_of, verdict_name
 from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
 
@@ -201,7 +201,7 @@ def _readers(topics: AuditTopics, row: int) -> str:
     if readers is None:
         return "not known"
     if readers:
-        return some(readers, 2)
+        return list_some(readers, 2)
     return f"nobody now ({plural(len(committed), 'group')} before)" if committed else "nobody"
 
 

@@ -14,7 +14,7 @@ from exporter.clock import SystemClock
 from exporter.commands.screen import Screen
 from exporter.domain.arrays import Rows
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.formatting import duration, plural, some
+from exporter.domain.formatting import duration, list_some, plural
 from exporter.domain.history.rows import Source
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
@@ -122,7 +122,7 @@ class _Cluster:
         for key, reason in sorted(result.failed.items()):
             by_reason[reason].append(key)
         for reason, keys in sorted(by_reason.items()):
-            named = some((f"{key.topic}-{key.partition}" for key in keys), shown=NAMED)
+            named = list_some((f"{key.topic}-{key.partition}" for key in keys), shown=NAMED)
             self._screen.say(
                 f"{self._name}: {plural(len(keys), 'partition')} could not be read: {reason} ({named}); "
                 "the next backfill tries them again"

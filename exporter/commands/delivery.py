@@ -11,9 +11,9 @@ from exporter.clock import SystemClock
 from exporter.delivery import send as sending
 from exporter.delivery.send import DeliveryError, Recipient
 from exporter.domain.exit_codes import ExitCode
-from exporter.history.published import dated_reports
+from exporter.history.published import list_reports
 from exporter.settings.schema import Settings
-from exporter.storage.files import Location, Stored, located
+from exporter.storage.files import Location, Stored, parse_location
 from exporter.waiting import waiting
 
 NO_RECIPIENTS = (
@@ -30,7 +30,7 @@ def reports_of(settings: Settings) -> Location:
 def report_folder(text: str, option: str) -> Location:
     """Return the folder that an option names, by its path or URI. Raises BadParameter."""
     try:
-        return located(text)
+        return parse_location(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from None
 
@@ -47,7 +47,7 @@ def last_dated(reports: Location) -> Location:
 
 def _pages(reports: Location) -> list[Stored]:
     try:
-        found = dated_reports(reports)
+        found = list_reports(reports)
     except OSError as error:
         raise click.ClickException(f"{reports} cannot be read: {error.strerror}") from None
     if not found:

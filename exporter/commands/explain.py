@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from exporter.commands.api_client import Access, ApiError, Client, NotFoundError
+from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError
 from exporter.commands.explanation import explain, plain
 from exporter.domain.judging.detection import judge, overrule
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
@@ -61,7 +61,7 @@ class Explanation:
     """False: everything is as of the rollup."""
 
 
-def explanation_of(subject: Subject, settings: Settings, cluster: str | None, exporter: Client | str) -> Explanation:
+def explanation_of(subject: Subject, settings: Settings, cluster: str | None, exporter: ApiClient | str) -> Explanation:
     """Ask a running exporter, else read the published files; ``exporter`` may be why none is asked.
 
     Raises ExplainError where nothing is known of the subject.
@@ -71,7 +71,7 @@ def explanation_of(subject: Subject, settings: Settings, cluster: str | None, ex
         published = read_topic_rows(settings.history.folder, subject.topic)
     except ExpectationsError as error:
         problem = str(error)
-    if isinstance(exporter, Client):
+    if isinstance(exporter, ApiClient):
         try:
             with exporter:
                 record = _ask(exporter, subject, cluster)
@@ -84,21 +84,21 @@ def explanation_of(subject: Subject, settings: Settings, cluster: str | None, ex
     return Explanation(_read_published(published, subject, settings, cluster), exporter, answered=False)
 
 
-def exporter_for(url: str | None, settings: Settings, access: Access) -> Client | str:
+def exporter_for(url: str | None, settings: Settings, access: Access) -> ApiClient | str:
     """Return a client of the exporter at ``url``, else of the one that these settings are for, on this host.
 
     Return why there is none where the settings do not say how to reach it. Raises ApiError for options that cannot be
     used.
     """
     if url is not None:
-        return Client(url, access)
+        return ApiClient(url, access)
     try:
         tls = WebConfigFile(settings.web.config_file).current().tls
     except WebConfigError as error:
         return f"not asked: web.config_file: {error}"
     host, port = host_and_port(settings.web.listen)
     shown = f"[{host}]" if ":" in host else host
-    return Client(f"{'http' if tls is None else 'https'}://{shown}:{port}", access)
+    return ApiClient(f"{'http' if tls is None else 'https'}://{shown}:{port}", access)
 
 
 def write(out: TextIO, explanation: Explanation, style: str, now: float) -> None:
@@ -117,7 +117,7 @@ def _painted(text: str, colour: str) -> str:
     return click.style(text, fg=colour) if colour else text
 
 
-def _ask(client: Client, subject: Subject, cluster: str | None) -> dict[str, Any]:
+def _ask(client: ApiClient, subject: Subject, cluster: str | None) -> dict[str, Any]:
     """Return the record of the API. Raises ApiError, and ExplainError where the cluster must be named."""
     known = {one["cluster"]: one for one in client.ask("clusters")["clusters"]}
     if cluster is None:
@@ -165,7 +165,7 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
         raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {partitions}")
     now = time.time()
     usable = in_force(published.as_of, now, settings.expectations.max_age)
-    override = Overrides([one.as_override() for one in settings.overrides]).of(cluster, subject.topic, now)
+    override = Overrides([one.make_override() for one in settings.overrides]).of(cluster, subject.topic, now)
     judged = {number: _judge(one.expectation, override, usable=usable) for number, one in rows.items()}
     own, expectation = judged[subject.partition], row.expectation
     alarms = published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
@@ -176,7 +176,7 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
         {} if subject.partition is not None else {number: judged[number] for number in numbers},
         describe_expectation(expectation, published.published_at, in_force=usable),
         proved_until=None if own.seen.silence is None else own.seen.silence.until,
-        owner=Owners([each.as_owner() for each in settings.owners]).of(cluster, subject.topic),
+        owner=Owners([each.make_owner() for each in settings.owners]).of(cluster, subject.topic),
         weekly_scores=weekly_scores(expectation, row.further.get("weekly_scores")),
         past_alarms=None if alarms is None else asdict(alarms),
     )

@@ -12,7 +12,7 @@ from exporter.commands.spark_job import (
     become_job,
     calendars,
     false_alarms,
-    of_report,
+    list_report_options,
     outages,
     overrides,
     retention,
@@ -61,7 +61,7 @@ def rollup(
         *outages(settings),
         *calendars(settings, as_of),
         *retention(settings),
-        *of_report(settings),
+        *list_report_options(settings),
     )
     become_job("rollup", settings, as_of, *known, *job_options)
 
@@ -102,7 +102,7 @@ def report(
         raise click.UsageError(f"--deliver: {delivering.NO_RECIPIENTS}")
     target = delivering.reports_of(settings) if output is None else delivering.report_folder(output, "--output")
     options = (
-        *of_report(settings),
+        *list_report_options(settings),
         *(() if output is None else ("--output", output)),
         *job_options,
     )

@@ -42,7 +42,7 @@ _IN_TABLE = ("cluster", "topic", "partition", "time", "offset", "timestamp", "re
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class OffsetsRequest:
     """The values of the command line; empty ``topics`` means the configured topics."""
 
     times: Sequence[Time]
@@ -50,7 +50,9 @@ class Request:
     internal: bool = False
 
     @classmethod
-    def parse(cls, times: Sequence[str], topics: Sequence[str], now: float, *, internal: bool = False) -> Request:
+    def parse(
+        cls, times: Sequence[str], topics: Sequence[str], now: float, *, internal: bool = False
+    ) -> OffsetsRequest:
         """Check the values of ``--time`` and ``--topic``; ``now`` is Unix seconds. Raises click.BadParameter."""
         for pattern in topics:
             try:
@@ -91,7 +93,7 @@ def list_to(
     errors: TextIO,
     clusters: Iterable[ClusterSettings],
     settings: Settings,
-    request: Request,
+    request: OffsetsRequest,
     style: str,
     connect: Callable[[ClusterSettings, Settings], OffsetSource] = make_source,
 ) -> int:
@@ -140,7 +142,7 @@ def list_to(
     return ExitCode.DONE if complete else ExitCode.FOUND
 
 
-def _unmatched(request: Request, answered: Sequence[Metadata]) -> Iterator[str]:
+def _unmatched(request: OffsetsRequest, answered: Sequence[Metadata]) -> Iterator[str]:
     """Yield the patterns that match no topic of any cluster that answered."""
     for pattern in request.topics:
         if answered and all(pattern in metadata.unmatched for metadata in answered):

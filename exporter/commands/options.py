@@ -99,7 +99,7 @@ def check_properties(settings: Settings, config: Path | None) -> list[str]:
 
     sources = connect(settings)
     try:
-        return exposed_secrets(config, sources)
+        return list_exposed_secrets(config, sources)
     except SourceError as error:
         raise SettingsError((f"the properties of a cluster could not be checked: {error.detail}",)) from None
     finally:
@@ -113,7 +113,7 @@ def print_any_text(encoding: str | None = None) -> None:
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
-def with_web_config(settings: Settings, check: Callable[[], Checked]) -> Checked:
+def check_with_web_config(settings: Settings, check: Callable[[], Checked]) -> Checked:
     """Return what ``check`` does; read the web configuration file too. Raises SettingsError with problems of both."""
     from exporter.web.config_file import WebConfigError, WebConfigFile
 
@@ -136,17 +136,17 @@ def warn_of_exposed(config: Path | None, sources: Mapping[str, RemoteClient]) ->
     from exporter.domain.ports import SourceError
 
     try:
-        for line in exposed_secrets(config, sources):
+        for line in list_exposed_secrets(config, sources):
             log.warning("%s", line)
     except SourceError as error:
         log.warning("could not check who may read the secrets of clusters: %s", error.detail)
 
 
-def exposed_secrets(config: Path | None, sources: Mapping[str, RemoteClient]) -> list[str]:
+def list_exposed_secrets(config: Path | None, sources: Mapping[str, RemoteClient]) -> list[str]:
     """Return a line for each secret of a cluster that is too widely readable. Raises SourceError."""
-    from exporter.settings.properties import exposed_in
+    from exporter.settings.properties import list_exposed_in
 
-    inline = exposed_in(config)
+    inline = list_exposed_in(config)
     return [
         f"cluster {name}: {line}"
         for name, source in sources.items()

@@ -36,7 +36,7 @@ _OURS = {"PYTHONSAFEPATH": "1", "TOPIC_LIVENESS_PROGRAM": "topic-liveness"}
 
 def overrides(settings: Settings) -> list[str]:
     """Return the option that passes the overrides to a job. Raises ClickException where no file can be written."""
-    return _as_file("--overrides", [override.as_override() for override in settings.overrides])
+    return _as_file("--overrides", [override.make_override() for override in settings.overrides])
 
 
 def false_alarms(settings: Settings) -> list[str]:
@@ -54,7 +54,7 @@ def retention(settings: Settings) -> list[str]:
 
 def outages(settings: Settings) -> list[str]:
     """Return the option that passes the known outages. Raises ClickException where no file can be written."""
-    return _as_file("--outages", [outage.as_outage() for outage in settings.outages])
+    return _as_file("--outages", [outage.make_outage() for outage in settings.outages])
 
 
 def calendars(settings: Settings, as_of: str | None) -> list[str]:
@@ -65,12 +65,12 @@ def calendars(settings: Settings, as_of: str | None) -> list[str]:
     year = datetime.now(UTC).year
     with suppress(ValueError):
         year = min(max(FIRST_YEAR, datetime.fromisoformat(as_of or "").year), year)
-    return _as_file("--calendars", [one.as_calendar(year) for one in settings.calendars])
+    return _as_file("--calendars", [one.make_calendar(year) for one in settings.calendars])
 
 
-def of_report(settings: Settings) -> list[str]:
+def list_report_options(settings: Settings) -> list[str]:
     """Return the options that say how a job writes the report."""
-    links = dataclasses.asdict(settings.links.as_links())
+    links = dataclasses.asdict(settings.links.make_links())
     return ["--zone", settings.report.time_zone, "--links", json.dumps(links)]
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TextIO
 
-from exporter.commands.api_client import Access, ApiError, Client
+from exporter.commands.api_client import Access, ApiClient, ApiError
 from exporter.commands.text_table import align
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.formatting import ago, duration, moment, plural, some
+from exporter.domain.formatting import ago, duration, list_some, moment, plural
 from exporter.domain.judging.detection import Judgement
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import describe_judged
@@ -43,7 +43,7 @@ class StatusError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class LivenessStatus:
     """What alarms now: a record for each topic, partition of a topic that lives, and incident.
 
     Moments are Unix seconds.
@@ -80,10 +80,10 @@ class Status:
         return ExitCode.FOUND if self.items or self.not_read or self.not_judged else ExitCode.DONE
 
 
-def from_exporter(url: str, access: Access, cluster: str | None) -> Status:
+def ask_exporter(url: str, access: Access, cluster: str | None) -> LivenessStatus:
     """Ask a running exporter. Raises StatusError."""
     try:
-        with Client(url, access) as client:
+        with ApiClient(url, access) as client:
             try:
                 return _read_status(client, cluster)
             except (KeyError, TypeError) as error:
@@ -93,33 +93,33 @@ def from_exporter(url: str, access: Access, cluster: str | None) -> Status:
         raise StatusError(str(error)) from None
 
 
-def _read_status(client: Client, cluster: str | None) -> Status:
+def _read_status(client: ApiClient, cluster: str | None) -> LivenessStatus:
     known = client.ask("clusters")
     _require(cluster, [one["cluster"] for one in known["clusters"]])
     chosen = [] if cluster is None else [("cluster", cluster)]
     alarming = [("verdict", str(verdict)) for verdict in _ALARMING]
     items: list[Mapping[str, Any]] = []
     of_all = [("verdict", str(verdict)) for verdict in OF_ALL_PARTITIONS]
-    first, topics = client.all_items("topics", [*chosen, *of_all])
+    first, topics = client.read_all_items("topics", [*chosen, *of_all])
     seen = {(topic["cluster"], topic["topic"]) for topic in topics}
     items += [
         {**topic, "partition": None, "what": topic["verdict"]} for topic in topics if topic["verdict"] in _ALARMING
     ]
     items += [
         {**partition, "readers": None, "what": partition["verdict"]}
-        for partition in client.all_items("partitions", [*chosen, *alarming])[1]
+        for partition in client.read_all_items("partitions", [*chosen, *alarming])[1]
         if (partition["cluster"], partition["topic"]) not in seen
     ]
     items += [
         _incident(one["cluster"], one["name"], one["topics"], one["evidence"])
-        for one in client.all_items("incidents", chosen)[1]
+        for one in client.read_all_items("incidents", chosen)[1]
     ]
-    for topic in client.all_items("topics", [*chosen, ("state", _UNREADABLE)])[1]:
+    for topic in client.read_all_items("topics", [*chosen, ("state", _UNREADABLE)])[1]:
         count = topic["states"][_UNREADABLE]
         evidence = f"{count} of {topic['partitions']} partitions cannot be read"
         items.append({**topic, "partition": None, "what": _UNREADABLE, "evidence": evidence})
     not_judged = None if known["expectations_in_force"] else _not_judged(known["expectations_as_of"])
-    return Status(client.shown, first["as_of"], [_item(item) for item in items], first["not_read"], not_judged)
+    return LivenessStatus(client.shown, first["as_of"], [_item(item) for item in items], first["not_read"], not_judged)
 
 
 def _incident(cluster: str, name: str, topics: Sequence[str], evidence: str) -> Mapping[str, Any]:
@@ -142,7 +142,9 @@ def _not_judged(as_of: float | None) -> str:
     )
 
 
-def from_published(history: Location, cluster: str | None, owners: Owners, now: float, max_age: float) -> Status:
+def read_published_status(
+    history: Location, cluster: str | None, owners: Owners, now: float, max_age: float
+) -> LivenessStatus:
     """Read the published files, which are trusted for ``max_age`` seconds. Raises StatusError."""
     from exporter.history.published import Expectations, in_force  # noqa: PLC0415 - Arrow, which a question needs not
 
@@ -153,8 +155,8 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
         why = expectations.problem or "nothing is published: run `topic-liveness rollup`"
         raise StatusError(f"{history}: {why}")
     _require(cluster, published.rows.texts["cluster"].values)
-    alarming = [published.rows.row(row) for row in published.rows.of_verdicts(_ALARMING).tolist()]
-    of_all = map(published.rows.row, published.rows.of_verdicts(OF_ALL_PARTITIONS).tolist())
+    alarming = [published.rows.row(row) for row in published.rows.find_verdicts(_ALARMING).tolist()]
+    of_all = map(published.rows.row, published.rows.find_verdicts(OF_ALL_PARTITIONS).tolist())
     seen = {(row.cluster, row.topic) for row in of_all if row.partition is None}
     shown = [
         row
@@ -178,11 +180,11 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
         for row, judged in zip(shown, describe_judged(subjects, now), strict=True)
     ]
     items.sort(key=lambda item: (item["what"], item["last_advance"] or 0.0))
-    held = [published.rows.row(row) for row in published.rows.of_verdicts([Verdict.HELD]).tolist()]
+    held = [published.rows.row(row) for row in published.rows.find_verdicts([Verdict.HELD]).tolist()]
     items += _published_incidents([row for row in held if cluster in (None, row.cluster)])
     not_judged = None if in_force(published.as_of, now, max_age) else _not_judged(published.as_of)
     source = f"{history} (published)"
-    return Status(source, published.as_of, [_item(item) for item in items], not_judged=not_judged)
+    return LivenessStatus(source, published.as_of, [_item(item) for item in items], not_judged=not_judged)
 
 
 def _published_incidents(rows: Sequence[Expectation]) -> Iterator[dict[str, Any]]:
@@ -192,11 +194,11 @@ def _published_incidents(rows: Sequence[Expectation]) -> Iterator[dict[str, Any]
             held.setdefault((row.cluster, row.incident), set()).add(row.topic)
     for (cluster, name), topics in sorted(held.items()):
         names = sorted(topics)
-        evidence = f"{plural(len(names), 'topic')} held together, incident {name} ({some(names)})"
+        evidence = f"{plural(len(names), 'topic')} held together, incident {name} ({list_some(names)})"
         yield {**_incident(cluster, name, names, evidence)}
 
 
-def write(out: TextIO, status: Status, style: str, now: float) -> None:
+def write(out: TextIO, status: LivenessStatus, style: str, now: float) -> None:
     """Write it as ``table``, ``json`` or one ``nagios`` line."""
     if style == "json":
         head = {
@@ -214,7 +216,7 @@ def write(out: TextIO, status: Status, style: str, now: float) -> None:
         out.writelines(f"{line}\n" for line in _table(status, now))
 
 
-def nagios(status: Status) -> str:
+def nagios(status: LivenessStatus) -> str:
     """Return one line for a monitoring plug-in, with performance data behind a bar."""
     counts = ", ".join(f"{count} {what}" for what, count in status.counts.items())
     names = [_subject(item) for item in status.items if item["what"] in (_INCIDENT, Verdict.DEAD)][:3]
@@ -225,7 +227,7 @@ def nagios(status: Status) -> str:
     return f"{status.plug_in.name}: {counts}{more}{unread} | {data}"
 
 
-def _table(status: Status, now: float) -> Iterator[str]:
+def _table(status: LivenessStatus, now: float) -> Iterator[str]:
     yield f"{status.source}, as of {moment(status.as_of)} ({ago(now - status.as_of)})"
     for cluster, why in status.not_read.items():
         yield f"cluster {cluster} is not read: {why}"

@@ -13,7 +13,7 @@ from typing import Any
 from exporter.delivery.services import post
 from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock
-from exporter.storage.files import Location, file_info, opened, put
+from exporter.storage.files import Location, file_info, open_file, put
 
 REPORT, RECORD = "liveness.json", "deliveries.json"
 
@@ -75,7 +75,7 @@ def read_report(folder: Location) -> dict[str, Any]:
         raise DeliveryError(f"{path} is no report. Run `topic-liveness report` again") from None
 
 
-def reached_all(folder: Location) -> bool:
+def has_reached_all(folder: Location) -> bool:
     """Return whether everybody got the report in a folder, by its record. Raises OSError where it cannot be read."""
     try:
         return not _read_record(folder).undelivered
@@ -85,7 +85,7 @@ def reached_all(folder: Location) -> bool:
 
 def _read_record(folder: Location) -> Record:
     """Raises OSError, and ValueError or TypeError where it is damaged."""
-    with opened(folder / RECORD) as file:
+    with open_file(folder / RECORD) as file:
         return Record(**json.loads(file.read()))
 
 
@@ -177,7 +177,7 @@ def _text(folder: Location, files: str) -> tuple[str, str, tuple[str, bytes] | N
 
 def _content(path: Location) -> bytes:
     try:
-        with opened(path) as file:
+        with open_file(path) as file:
             return file.read()
     except OSError as error:
         raise DeliveryError(f"{path} cannot be read: {error.strerror}. Run `topic-liveness report` first") from None

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.doctor.findings import Finding, Severity, from_error
+from exporter.doctor.findings import Finding, Severity, make_finding
 from exporter.domain.arrays import Codes
-from exporter.domain.formatting import named, plural, some
+from exporter.domain.formatting import list_named, list_some, plural
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, State, reason_of_code
 from exporter.domain.polls.table import STATE_CODES, UNREADABLE, Snapshot
@@ -56,15 +56,15 @@ def listeners(seen: PolledCluster) -> Iterator[Finding]:
         led = plural(seen.led_by(broker), "watched partition")
         costs = f"{led} led by it: unreadable, their silence is not proved"
         prefix = f"broker {broker} advertises {address}: "
-        yield from_error(check, Severity.ERROR, found.detail, costs, prefix=prefix)
+        yield make_finding(check, Severity.ERROR, found.detail, costs, prefix=prefix)
     for address, found in seen.reached.items():
         if found.reason is not None and address not in brokers.values():
             costs = "the exporter can start only by the other addresses of bootstrap.servers"
-            yield from_error(
+            yield make_finding(
                 check, Severity.WARNING, found.detail, costs, prefix=f"bootstrap.servers names {address}: "
             )
     if good:
-        what = f"{len(good)} of {plural(len(brokers), 'broker')} reached at the address advertised: {some(good)}"
+        what = f"{len(good)} of {plural(len(brokers), 'broker')} reached at the address advertised: {list_some(good)}"
         yield Finding(check, Severity.OK, what)
 
 
@@ -76,7 +76,7 @@ def versions(seen: PolledCluster) -> Iterator[Finding]:
         yield Finding(
             "versions",
             Severity.WARNING,
-            f"{named('broker', old)}: MAX_TIMESTAMP is not supported (KIP-734)",
+            f"{list_named('broker', old)}: MAX_TIMESTAMP is not supported (KIP-734)",
             f"{led} led there without a newest timestamp (state unsupported); silence is judged by offsets",
             "upgrade to Kafka 3.0 or newer; the exporter notices it within a minute",
         )
@@ -141,7 +141,8 @@ def rights(seen: PolledCluster) -> Iterator[Finding]:
         what = f"no topic to watch: {how_many}"
         yield Finding(check, Severity.ERROR, what, "nothing of this cluster is watched", fix)
     if forbidden:
-        what = f"Describe is missing on {plural(len(forbidden), 'topic')} that topics.include names: {some(forbidden)}"
+        topics = plural(len(forbidden), "topic")
+        what = f"Describe is missing on {topics} that topics.include names: {list_some(forbidden)}"
         yield Finding(
             check, Severity.ERROR, what, "they are unreadable (reason unauthorized): not watched", _GRANT_TOPICS
         )
@@ -160,7 +161,7 @@ def rights(seen: PolledCluster) -> Iterator[Finding]:
 
 def _unconfigured(check: str, unread: Mapping[str, Reason]) -> Iterator[Finding]:
     for reason, number in Counter(unread.values()).most_common():
-        names = some(name for name, why in unread.items() if why is reason)
+        names = list_some(name for name, why in unread.items() if why is reason)
         denied = reason is Reason.UNAUTHORIZED
         what = f"DescribeConfigs is missing on {plural(number, 'topic')}: {names}"
         if not denied:
@@ -184,7 +185,7 @@ def future_records(seen: PolledCluster) -> Iterator[Finding]:
         yield Finding(
             "timestamps",
             Severity.WARNING,
-            f"records from the future in {plural(len(ahead), 'topic')}: {some(ahead)}",
+            f"records from the future in {plural(len(ahead), 'topic')}: {list_some(ahead)}",
             "their staleness is 0 until that time, and backfill sees nothing that was written after such a record",
             "correct the producer's clock or unit (microseconds instead of milliseconds), then "
             "message.timestamp.after.max.ms=3600000 on the topic",
@@ -206,7 +207,7 @@ def judge_sweep(sweep: GroupSweep) -> Iterator[Finding]:
     """Yield findings about the groups that a sweep could not read."""
     check = "groups"
     if sweep.problem:
-        yield from_error(check, Severity.WARNING, sweep.problem, "no consumer group is watched")
+        yield make_finding(check, Severity.WARNING, sweep.problem, "no consumer group is watched")
         return
     offsets = plural(sweep.partitions.get("ok", 0), "committed offset")
     read = f"{plural(sweep.read, 'consumer group')} read in {sweep.duration_seconds:.1f} s, with {offsets}"

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from exporter.clock import SystemClock
 from exporter.doctor import cluster as of_cluster
 from exporter.doctor import host
-from exporter.doctor.findings import Finding, Severity, all_within, from_error
+from exporter.doctor.findings import Finding, Severity, call_within, make_finding
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural
 from exporter.domain.polls.metadata import Metadata
@@ -55,14 +55,14 @@ def examine(
     names = ", ".join(cluster.name for cluster in settings.clusters)
     found = [Finding("configuration", Severity.OK, f"valid, with {plural(len(settings.clusters), 'cluster')}: {names}")]
     mine = {check.__name__: partial(_list, check, settings, clock) for check in host.CHECKS}
-    for name, outcome in all_within(HOST_SECONDS, mine).items():
+    for name, outcome in call_within(HOST_SECONDS, mine).items():
         found += _or_failure(name, outcome)
     # No limit here: each part of the examination of a cluster has its own.
     examinations = {
         cluster.name: partial(_cluster, settings, cluster, clock, inline.get(cluster.name, ())) for cluster in clusters
     }
     of_clusters = []
-    for name, outcome in all_within(None, examinations, at_once=len(examinations) or 1).items():
+    for name, outcome in call_within(None, examinations, at_once=len(examinations) or 1).items():
         of_clusters += [replace(finding, cluster=name) for finding in _or_failure("examination", outcome)]
     return found + of_clusters
 
@@ -93,22 +93,22 @@ def _cluster(
     try:
         collectors = build_cluster(cluster, settings, clock)
     except ValueError as error:
-        return [from_error("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
+        return [make_finding("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
     found = list(_secrets([*inline, *collectors.source.exposed()]))
     # A poll ends within its interval, except for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
-    [outcome] = all_within(limit, {cluster.name: collectors.poller.poll}).values()
+    [outcome] = call_within(limit, {cluster.name: collectors.poller.poll}).values()
     if isinstance(outcome, Exception):
         return found + _or_failure("poll", outcome)
     bootstrap = [address.strip().rpartition("://")[2] for address in str(cluster.kafka["bootstrap.servers"]).split(",")]
     if isinstance(outcome, PollFailure):
         collectors.close()
-        found.append(from_error("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched"))
+        found.append(make_finding("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched"))
         # After a wrong password each further attempt could lock the account.
         if outcome.reason is not Reason.AUTHENTICATION_FAILED and len(bootstrap) > 1:
             reached = _reached(settings, cluster, bootstrap)
             found += [
-                from_error("listeners", Severity.ERROR, one.detail, "no connection to it", prefix=f"{address}: ")
+                make_finding("listeners", Severity.ERROR, one.detail, "no connection to it", prefix=f"{address}: ")
                 for address, one in reached.items()
                 if one.reason is not None
             ]
@@ -122,7 +122,7 @@ def _cluster(
     collectors.source.close()
     # A sweep ends within its interval, except for calls that begin at its end.
     sweeping = {"groups": partial(of_cluster.groups, collectors.groups)}
-    for name, result in all_within(limit + settings.groups_of(cluster).interval, sweeping).items():
+    for name, result in call_within(limit + settings.groups_of(cluster).interval, sweeping).items():
         found += _or_failure(name, result)
     return found
 
@@ -141,7 +141,7 @@ def _with_port(address: str) -> str:
 
 def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
     for line in exposed:
-        yield from_error("secrets", Severity.WARNING, line, "whoever learns it can connect as the exporter")
+        yield make_finding("secrets", Severity.WARNING, line, "whoever learns it can connect as the exporter")
     if not exposed:
         yield Finding(
             "secrets", Severity.OK, "no secret is short, and no file with one is readable by every user of this host"
@@ -151,7 +151,7 @@ def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
 def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, ConnectResult]:
     timeout = settings.poll_of(cluster).request_timeout
     with connectivity(cluster, settings) as check:
-        outcomes = all_within(2 * timeout + 5, {address: partial(check, address) for address in addresses})
+        outcomes = call_within(2 * timeout + 5, {address: partial(check, address) for address in addresses})
     return {address: _as_result(outcome) for address, outcome in outcomes.items()}
 
 

@@ -47,13 +47,13 @@ class Finding:
     cluster: str | None = None
 
 
-def from_error(check: str, severity: Severity, detail: str, costs: str, *, prefix: str = "") -> Finding:
+def make_finding(check: str, severity: Severity, detail: str, costs: str, *, prefix: str = "") -> Finding:
     """Return a finding for an error text of the form ``cause; next step: step``."""
     cause, _, step = detail.partition(_STEP)
     return Finding(check, severity, prefix + cause, costs, step or None)
 
 
-def all_within(
+def call_within(
     seconds: float | None, calls: Mapping[_K, Callable[[], _T]], at_once: int = 8
 ) -> dict[_K, _T | Exception]:
     """Run calls side by side; return what each returned or raised, TimeoutError where one did not end in time.

@@ -13,13 +13,13 @@ from pathlib import Path
 import httpx
 
 from exporter.commands.spark_job import SPARK
-from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain.formatting import ago, plural, setting_duration, setting_size, size
+from exporter.doctor.findings import Finding, Severity, make_finding
+from exporter.domain.formatting import ago, plural, size, spell_duration, spell_size
 from exporter.domain.history.rows import AHEAD_SECONDS
 from exporter.domain.ports import Clock
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
 from exporter.history.published import Expectations
-from exporter.history.spool import finished_files
+from exporter.history.spool import list_finished_files
 from exporter.java import JavaError, java
 from exporter.settings.schema import Settings
 from exporter.storage.files import ObjectPath
@@ -60,9 +60,9 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG
         )
         return
     free = shutil.disk_usage(there).free
-    spool = sum(file.size for file in finished_files(folder / "spool"))
+    spool = sum(file.size for file in list_finished_files(folder / "spool"))
     limit = settings.history.max_bytes
-    room = f"{size(free)} free, spool {size(spool)} of at most {setting_size(limit)}"
+    room = f"{size(free)} free, spool {size(spool)} of at most {spell_size(limit)}"
     state = "" if there == folder else " does not exist yet, `serve` creates it"
     if free < limit - spool:
         yield Finding(
@@ -79,7 +79,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG
 def _object_storage(folder: ObjectPath) -> Finding:
     check = "history folder"
     try:
-        files = finished_files(folder / "spool")
+        files = list_finished_files(folder / "spool")
     except OSError as error:
         return Finding(
             check,
@@ -115,7 +115,7 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
             what += " of this host's clock"
             fix = "correct the clock of this host or of the host that ran the rollup, then run `topic-liveness rollup`"
         elif age > limit:
-            what += f", past expectations.max_age ({setting_duration(limit)})"
+            what += f", past expectations.max_age ({spell_duration(limit)})"
         else:
             yield Finding(check, Severity.OK, what)
             return
@@ -162,7 +162,7 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
     try:
         path = java()
     except JavaError as error:
-        yield from_error(check, Severity.NOTE, str(error), costs)
+        yield make_finding(check, Severity.NOTE, str(error), costs)
     else:
         yield Finding(check, Severity.OK, f"Spark and Java ({path}) are installed")
 

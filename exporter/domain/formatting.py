@@ -85,19 +85,19 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def named(noun: str, names: Collection[object], shown: int = 3) -> str:
+def list_named(noun: str, names: Collection[object], shown: int = 3) -> str:
     """Return a noun with the first of the names: ``broker 3``, ``brokers 1, 2, 3 and 4 more``."""
-    return f"{noun}{'' if len(names) == 1 else 's'} {some(names, shown)}"
+    return f"{noun}{'' if len(names) == 1 else 's'} {list_some(names, shown)}"
 
 
-def some(names: Iterable[object], shown: int = 3) -> str:
+def list_some(names: Iterable[object], shown: int = 3) -> str:
     """Return the first of many names and the number of the others: ``a, b, c and 4 more``."""
     every = [str(name) for name in names]
     rest = f" and {len(every) - shown:,} more" if len(every) > shown else ""
     return ", ".join(every[:shown]) + rest
 
 
-def setting_duration(seconds: float) -> str:
+def spell_duration(seconds: float) -> str:
     """Return the shortest exact spelling that a setting accepts: 300.0 as ``5m``, 0.25 as ``0.25s``."""
     for unit, length in _SETTING_DURATIONS:
         count = seconds / length
@@ -106,7 +106,7 @@ def setting_duration(seconds: float) -> str:
     return f"{int(seconds) if seconds.is_integer() else seconds}s"
 
 
-def setting_size(count: int) -> str:
+def spell_size(count: int) -> str:
     """Return the shortest exact spelling in binary units that a setting accepts: ``10GiB``."""
     for unit, length in _SIZES:
         if count and count % length == 0:

@@ -88,7 +88,7 @@ def are_overridden(topics: Sequence[tuple[str, str]], overrides: Sequence[TopicO
     return np.array([known.of(cluster, name, as_of) is not None for cluster, name in topics], np.bool_)
 
 
-def in_outages(
+def are_in_outages(
     topics: Sequence[tuple[str, str]], topic: Rows, silent: tuple[Floats, Floats], outages: Sequence[Outage]
 ) -> Flags:
     """Return for each silence whether it was in a known outage of its topic.

@@ -32,9 +32,9 @@ def monitor_settings(settings: Settings) -> MonitorSettings:
         partition_switches=settings.metrics.partition,
         partitions=settings.metrics.granularity == "partition",
         expectations_max_age_seconds=settings.expectations.max_age,
-        overrides=Overrides([override.as_override() for override in settings.overrides]),
+        overrides=Overrides([override.make_override() for override in settings.overrides]),
         owners=owners_of(settings),
-        links=settings.links.as_links(),
+        links=settings.links.make_links(),
     )
 
 

@@ -131,7 +131,7 @@ def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) 
 
 def owners_of(settings: Settings) -> Owners:
     """Return the owners of topics."""
-    return Owners([each.as_owner() for each in settings.owners])
+    return Owners([each.make_owner() for each in settings.owners])
 
 
 def make_tier_client(

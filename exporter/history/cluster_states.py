@@ -23,7 +23,7 @@ from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, STATES, ClusterChange, Table
-from exporter.history.tables import ForeignFileError, opened, safe
+from exporter.history.tables import ForeignFileError, open_regular_file, safe
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
 
@@ -121,7 +121,7 @@ def read_state(history: Location, cluster: str, exporter: str) -> LastState | No
 def _read(file: Stored) -> LastState:
     if file.size > _MOST_BYTES:
         raise ForeignFileError(f"it holds at most {_MOST_BYTES} bytes, got {file.size}")
-    with opened(file.path) as content:
+    with open_regular_file(file.path) as content:
         whole = content.read()
     body, digest = whole[:-_DIGEST_BYTES], whole[-_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:

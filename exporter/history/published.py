@@ -25,8 +25,8 @@ from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation
 from exporter.history import published_rows
 from exporter.storage.checksums import checksum_of, checksums_below
-from exporter.storage.files import Location, Stored, file_info, files_below, for_pyarrow, opened
-from exporter.storage.storage_errors import as_os_errors
+from exporter.storage.files import Location, Stored, file_info, files_below, open_file, resolve_for_pyarrow
+from exporter.storage.storage_errors import raise_os_errors
 
 log = logging.getLogger(__name__)
 
@@ -105,12 +105,12 @@ class Expectations:
         log.info("expectations as of %s loaded: %d rows", moment(published.as_of), len(published.rows))
         return True
 
-    def reported_at(self, counts: Callable[[Location], bool] | None = None) -> float | None:
+    def find_report_time(self, counts: Callable[[Location], bool] | None = None) -> float | None:
         """Return when the report of the newest day was written (Unix seconds), None where there is none.
 
         Only those of the last ten whose folder ``counts`` are considered (None: all). Raises OSError.
         """
-        reports = dated_reports(self.folder / "reports")[-10:]
+        reports = list_reports(self.folder / "reports")[-10:]
         return next((one.written for one in reversed(reports) if counts is None or counts(one.path.parent)), None)
 
     def report(self, name: str) -> bytes | None:
@@ -118,7 +118,7 @@ class Expectations:
 
         Returns None where there is none and for any other name. Raises OSError where it cannot be read.
         """
-        reports = dated_reports(self.folder / "reports")
+        reports = list_reports(self.folder / "reports")
         if not reports or not _OF_REPORT.fullmatch(name):
             return None
         path = reports[-1].path.parent
@@ -127,7 +127,7 @@ class Expectations:
         found = file_info(path)
         if found is None or found.size > MAX_REPORT_BYTES:
             return None
-        with opened(path) as file:
+        with open_file(path) as file:
             return file.read()
 
     def _complain(self, problem: str) -> None:
@@ -136,7 +136,7 @@ class Expectations:
         self.problem = problem
 
 
-def dated_reports(reports: Location) -> list[Stored]:
+def list_reports(reports: Location) -> list[Stored]:
     """Return the pages of reports by their day, however late the report of an earlier day was written. Raises OSError.
 
     Each is in a folder named by the day of its verdicts.
@@ -179,7 +179,7 @@ def read_topic_rows(history: Location, topic: str) -> TopicRows | None:
     names = {column.name for column in fields(Expectation)}
     alike: list[str] = []
     with _reading(folder, current) as target:
-        place, storage = for_pyarrow(target)
+        place, storage = resolve_for_pyarrow(target)
         table = pq.read_table(place, filesystem=storage, filters=[("topic", "=", topic)])
         further = table.select([name for name in table.column_names if name not in names]).to_pylist()
         found = published_rows.table_of(table)
@@ -239,7 +239,7 @@ def _content(pointer: Location) -> bytes:
     try:
         if isinstance(pointer, Path) and not stat.S_ISREG(pointer.stat().st_mode):
             raise ExpectationsError(f"{pointer} cannot be read: it is not a file")
-        with opened(pointer) as file:
+        with open_file(pointer) as file:
             size = file.seek(0, os.SEEK_END)
             if size > MAX_POINTER_BYTES:
                 raise ExpectationsError(f"{pointer} must hold at most {MAX_POINTER_BYTES} bytes, got {size}")
@@ -296,7 +296,7 @@ def _reading(folder: Location, current: _Pointer) -> Iterator[Location]:
     """Compare a published set with its checksums; turn every error while it is read into an ExpectationsError."""
     target = folder / current.expectations
     try:
-        with as_os_errors(target):
+        with raise_os_errors(target):
             _compare(target, current.files)
             yield target
     except ExpectationsError:

@@ -29,7 +29,7 @@ from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.traffic_clock import HOURS
 from exporter.domain.verdicts import Expectation
-from exporter.storage.files import Location, for_pyarrow
+from exporter.storage.files import Location, resolve_for_pyarrow
 
 _LATER = (
     *("pause_slots", "polled_from", "schedule", "rests", "falling", "history_start", "observed_seconds"),
@@ -43,7 +43,7 @@ _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 
 def read(folder: Location) -> ExpectationTable:
     """Return the rows of a published set. Raises whatever pyarrow does, TypeError and ValueError."""
-    place, storage = for_pyarrow(folder)
+    place, storage = resolve_for_pyarrow(folder)
     dataset = pq.ParquetDataset(place, filesystem=storage)
     names = [column.name for column in fields(Expectation) if column.name in dataset.schema.names]
     return table_of(dataset.read(columns=names, use_threads=False))

@@ -23,7 +23,16 @@ import pyarrow.parquet as pq
 from exporter.domain.history.rows import Coverage, Inventory, Relation, Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import HistoryProgress, state_file, state_files, write_state
-from exporter.history.tables import Columns, ForeignFileError, Row, columns_of, opened, read_columns, safe, table_of
+from exporter.history.tables import (
+    Columns,
+    ForeignFileError,
+    Row,
+    columns_of,
+    open_regular_file,
+    read_columns,
+    safe,
+    table_of,
+)
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
 from exporter.storage.storage_thread import StorageThread
@@ -137,7 +146,7 @@ class Spool:
         for table in TABLES.values():
             for path in (self.folder / table).glob(".*.parquet.*"):
                 try:
-                    with opened(path) as file:
+                    with open_regular_file(path) as file:
                         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                         path.unlink()
                 except (OSError, ForeignFileError):  # it is still being written, or was finished meanwhile
@@ -150,7 +159,7 @@ class Spool:
 
         State files that nobody has written since go too.
         """
-        old = [file for file in finished_files(self.folder) if file.written < older_than]
+        old = [file for file in list_finished_files(self.folder) if file.written < older_than]
         ingested = self.ingested() if old else None
         expired = [file for file in old if file.name in (ingested or ())]
         for file in [*expired, *state_files(self.folder.parent, older_than)]:
@@ -164,7 +173,7 @@ class Spool:
         a backfill, which says that they are written. Return the windows that Spark had not ingested yet, by cluster:
         they are lost. None count where its ledger cannot be read.
         """
-        files = finished_files(self.folder)
+        files = list_finished_files(self.folder)
         total = sum(file.size for file in files)
         left = accumulate((file.size for file in files), operator.sub, initial=total)
         oldest = {file.path for file, bytes_left in zip(files, left, strict=False) if bytes_left > max_bytes}
@@ -203,7 +212,7 @@ class Spool:
     def ingested(self) -> frozenset[str] | None:
         """Return the files in Spark's ledger, as ``<table>/<name>``; None where it cannot be read."""
         try:
-            with opened(self._ledger) as file:
+            with open_regular_file(self._ledger) as file:
                 return frozenset(file.read(_LEDGER_BYTES).decode().splitlines())
         except FileNotFoundError:
             return frozenset()
@@ -211,7 +220,7 @@ class Spool:
             return None
 
 
-def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[Stored]:
+def list_finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[Stored]:
     """Return the finished files of these tables, oldest first.
 
     Files that disappear in the meantime, and those that are not regular files, are left out.

@@ -137,11 +137,11 @@ class ForeignFileError(ValueError):
     """A file in the spool was not written by an exporter; the text says what is wrong with it."""
 
 
-def opened(path: Location) -> IO[bytes]:
+def open_regular_file(path: Location) -> IO[bytes]:
     """Open a file to read it. Raises OSError, and ForeignFileError for a pipe, on which a reader would hang."""
     if isinstance(path, Path) and storage.file_info(path) is None and os.path.lexists(path):
         raise ForeignFileError("it is not a regular file")
-    return storage.opened(path)
+    return storage.open_file(path)
 
 
 def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
@@ -150,7 +150,7 @@ def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc
     Raises OSError where it cannot be read, and ForeignFileError where an exporter did not write it.
     """
     # Open the file here: from a path pyarrow would derive partition values from folder names.
-    with opened(path) as file:
+    with open_regular_file(path) as file:
         try:
             rows = _columns(file, spool_schema(row), names)
             return rows if where is None else rows.filter(where)

@@ -222,7 +222,7 @@ class Client:
         if names := self._credentials.changed():
             before, changed = (self._credentials, self._admin), ", ".join(names)
             try:
-                self._credentials = before[0].reloaded()
+                self._credentials = before[0].reload()
                 self._admin = self._prepared()
             except (KafkaException, ValueError, TypeError) as error:
                 self._credentials, self._admin = before
@@ -318,7 +318,7 @@ class Client:
         if reason is Reason.AUTHENTICATION_FAILED:
             no_token = _NO_TOKEN in text
             problem = f"no token for {self.bootstrap}" if no_token else f"{self.bootstrap} refused the credentials"
-            return f"{problem}: {text}; next step: check {self._credentials.to_check(no_token=no_token)}"
+            return f"{problem}: {text}; next step: check {self._credentials.say_what_to_check(no_token=no_token)}"
         if reason is Reason.TLS_FAILED:
             fault = tls.fault(text, self._credentials.properties, self.request_timeout)
             return f"no secure connection to {self.bootstrap}: {fault.what}; next step: {fault.step}"

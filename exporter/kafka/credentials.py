@@ -81,7 +81,7 @@ class Credentials:
         now = self._read_files()
         return sorted(name for name, seen in self._seen.items() if now[name] != seen)
 
-    def reloaded(self) -> Credentials:
+    def reload(self) -> Credentials:
         """Return them with the present files. Raises ValueError as the constructor does."""
         return Credentials(self._given, self._aws_iam)
 
@@ -103,7 +103,7 @@ class Credentials:
                     "or in Kubernetes defaultMode: 0440 in the volume of the secret"
                 )
 
-    def to_check(self, *, no_token: bool) -> str:
+    def say_what_to_check(self, *, no_token: bool) -> str:
         """Return what to check where a broker refused the credentials, or where there was ``no_token``."""
         oauth = "sasl.oauthbearer"
         if self.make_token is not None:

@@ -58,7 +58,7 @@ class Lookups:
             return {reason_of_code(code) for code in np.unique(got.reason).tolist()}
 
         self.unreachable |= run_calls(
-            by_leader(membership, rows, targets),
+            group_by_leader(membership, rows, targets),
             answers,
             start,
             take,
@@ -92,7 +92,9 @@ def _unknown_answer(result: OffsetResult | None) -> BaseException | str:
     return "nothing" if result is None else f"offset {result.offset}"
 
 
-def by_leader(membership: Membership, rows: Rows, offsets: int | Offsets = OFFSET_INVALID) -> dict[int, list[Chunk]]:
+def group_by_leader(
+    membership: Membership, rows: Rows, offsets: int | Offsets = OFFSET_INVALID
+) -> dict[int, list[Chunk]]:
     """Return rows with leaders in chunks, by leader; each partition gets the offset of its place.
 
     Brokers refuse a partition named twice in one call (error 42): a row that is given again is in a later chunk.

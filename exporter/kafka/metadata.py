@@ -20,7 +20,7 @@ from confluent_kafka.admin import TopicDescription
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, Metadata, PartitionsOf, TopicConfig, TopicInfo, ragged
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionsOf, TopicConfig, TopicInfo, flatten_lists
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import Clock, SourceError
 from exporter.kafka.client import Client
@@ -203,8 +203,8 @@ class MetadataReader:
         return Membership(
             layout,
             np.array(leaders, dtype=np.int32),
-            ragged([info.replicas for info in infos]),
-            ragged([info.isrs for info in infos]),
+            flatten_lists([info.replicas for info in infos]),
+            flatten_lists([info.isrs for info in infos]),
         )
 
     def _read_ids(

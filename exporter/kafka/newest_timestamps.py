@@ -6,7 +6,7 @@ import numpy as np
 
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.newest_timestamp import Searches
+from exporter.domain.polls.newest_timestamp import NewestSearches
 from exporter.domain.polls.readings import ANSWERED, Answers, Reason, rows_with
 from exporter.domain.ports import ByTime, Extents, OffsetSource
 
@@ -30,7 +30,7 @@ def look_up_newest(
     rows = np.flatnonzero((tiered | ~answers.found) & (answers.reason <= ANSWERED))
     known = answers[rows]
     whole = (uncompacted & (extents.earliest == 0))[rows]
-    searches = Searches(extents.latest[rows], guess=known.timestamp, now=now, whole=whole)
+    searches = NewestSearches(extents.latest[rows], guess=known.timestamp, now=now, whole=whole)
     found = search_newest(source, membership, rows, searches)
     hidden = rows_with(found.reason, [Reason.HIDDEN])
     nothing_new = (hidden & known.found & ~(found.timestamp > known.timestamp)) | (
@@ -40,7 +40,7 @@ def look_up_newest(
     return answers
 
 
-def search_newest(source: ByTime, membership: Membership, rows: Rows, searches: Searches) -> Answers:
+def search_newest(source: ByTime, membership: Membership, rows: Rows, searches: NewestSearches) -> Answers:
     """Return the results of searches, which are those of ``rows``, by look-ups by time alone."""
     while len((step := searches.step())[0]):
         searches.take(step[0], source.by_time(membership, rows[step[0]], step[1]))

@@ -22,7 +22,7 @@ from exporter.domain.polls.readings import ANSWERED, GONE, Answers, Reason, reas
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
 from exporter.kafka.leader_calls import CALLS_IN_FLIGHT, Chunk, run_calls
-from exporter.kafka.list_offsets import by_leader
+from exporter.kafka.list_offsets import group_by_leader
 from exporter.kafka.list_offsets_call import LATEST, spec_name
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class OffsetsForTimes:
         self.unreachable: set[int] = set()
         """Leaders that gave no answer since this set was last emptied."""
 
-    def denied(self) -> bool:
+    def is_denied(self) -> bool:
         """Return whether a broker has refused to name the coordinator. librdkafka would repeat the request for ever.
 
         librdkafka sends it within a second after it has connected. To be called between look-ups.
@@ -117,7 +117,7 @@ class OffsetsForTimes:
             and np.array_equal(self._cached[1], rows)
         ):
             return self._cached[2]
-        chunks = by_leader(membership, rows, spec)
+        chunks = group_by_leader(membership, rows, spec)
         if is_latest:
             self._cached = membership, rows, chunks
         return chunks

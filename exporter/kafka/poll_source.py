@@ -36,7 +36,7 @@ _PASSING = (*GONE, Reason.NO_LEADER, Reason.NOT_LEADER, Reason.OFFSET_NOT_AVAILA
 """Temporary reasons: one of two calls may fail for them, and the other succeed a moment later."""
 
 
-class PollSource:
+class BrokerPollSource:
     """``exporter.domain.ports.PollSource`` over librdkafka. Not for several threads at once.
 
     LATEST and EARLIEST of at least ``WORTH_BATCHING`` partitions are looked up by a consumer's ``offsets_for_times``. A
@@ -87,7 +87,7 @@ class PollSource:
         metadata_seconds: float,
         poll_interval: float,
         **settings: Any,
-    ) -> PollSource:
+    ) -> BrokerPollSource:
         """Connect; ``settings`` are those of ``KafkaSource``. Raises ValueError as that does."""
         source = KafkaSource(**settings)
         return cls(source, SystemClock(), metadata_seconds=metadata_seconds, poll_interval=poll_interval)
@@ -261,7 +261,7 @@ class PollSource:
             self._compared.clear()
 
     def _close_if_denied(self) -> None:
-        if self._batched is not None and self._batched.denied():
+        if self._batched is not None and self._batched.is_denied():
             log.info(
                 "%s: may not DESCRIBE groups: polls look up offsets by calls that take more CPU (see docs/security.md)",
                 self._source.client.bootstrap,

@@ -114,7 +114,7 @@ class ClientProcess:
             running = self._alive()
         limit = client.limit_of(arguments) + (0.0 if running.answered else _STARTS_WITHIN)
         try:
-            with running.ended_after(limit):
+            with running.end_after(limit):
                 proxy: Any = running.proxy_of(client)
                 result = proxy._callmethod("call", (path, arguments, keywords))  # noqa: SLF001 - documented for proxies
         except (SourceError, ValueError, KafkaPythonError):
@@ -132,7 +132,7 @@ class ClientProcess:
         """Close a client."""
         running = self._running
         if running is not None and client in running.proxies:
-            with suppress(Exception), running.ended_after(_CLOSES_WITHIN):
+            with suppress(Exception), running.end_after(_CLOSES_WITHIN):
                 running.proxies.pop(client)._callmethod("close")  # noqa: SLF001
 
     def replace_if_grown(self) -> None:

@@ -87,7 +87,7 @@ class RunningProcess:
             return self.proxies[client]
 
     @contextmanager
-    def ended_after(self, seconds: float) -> Iterator[None]:
+    def end_after(self, seconds: float) -> Iterator[None]:
         """End the process where what is done meanwhile takes longer."""
 
         def end() -> None:

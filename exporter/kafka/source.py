@@ -11,7 +11,7 @@ import numpy as np
 from exporter.clock import SystemClock
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata
-from exporter.domain.polls.newest_timestamp import Searches
+from exporter.domain.polls.newest_timestamp import NewestSearches
 from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, Answers, Reason, rows_with
 from exporter.domain.ports import Clock, Extents, SourceError
 from exporter.kafka.client import Client
@@ -194,7 +194,7 @@ class KafkaSource:
         gone = (newest.offset < extents.earliest) | ~found.found | (found.timestamp != newest.timestamp)
         again = np.flatnonzero(gone & (found.reason == ANSWERED))
         nothing, removed = np.full(len(again), np.nan), np.zeros(len(again), dtype=np.bool_)
-        searches = Searches(extents.latest[again], guess=nothing, now=self._clock.now(), whole=removed)
+        searches = NewestSearches(extents.latest[again], guess=nothing, now=self._clock.now(), whole=removed)
         found.put(again, search_newest(self, membership, rows[again], searches))
         return found
 

@@ -45,7 +45,7 @@ class Block:
         """Return the text as of ``now``, which is always the same."""
         return self
 
-    def deflated(self) -> bytes:
+    def deflate(self) -> bytes:
         """Return the text as deflate data that ends with a byte and refers to nothing before it."""
         if self._deflated is None:
             packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
@@ -60,7 +60,7 @@ def gzipped(blocks: Iterable[Block]) -> list[bytes]:
     """
     pieces, crc, size = [_GZIP_HEADER], 0, 0
     for block in blocks:
-        pieces.append(block.deflated())
+        pieces.append(block.deflate())
         crc = zlib.crc32(block.text, crc)
         size += len(block.text)
     pieces.append(_END_OF_STREAM + struct.pack("<II", crc, size & 0xFFFF_FFFF))
@@ -135,7 +135,7 @@ class Lines:
             compressed = self._block.is_deflated
             self._block = Block(self._text())
             if compressed:  # a client that asked for it asks again, and no scrape waits
-                self._block.deflated()
+                self._block.deflate()
         return self._block
 
     def _text(self) -> bytes:

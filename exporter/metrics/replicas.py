@@ -14,7 +14,7 @@ from exporter.domain.replicas.comparison import (
     NotCompared,
     ReplicaState,
     ReplicaTable,
-    not_compared_of_code,
+    decode_not_compared,
 )
 from exporter.metrics.lines import Column, Rendered, escape, known_of
 
@@ -26,7 +26,7 @@ def _state(table: ReplicaTable) -> Column:
 
 
 def _of_state(code: int) -> tuple[ReplicaState, NotCompared | None]:
-    return REPLICA_STATES[code // _REASONS], not_compared_of_code(code % _REASONS)
+    return REPLICA_STATES[code // _REASONS], decode_not_compared(code % _REASONS)
 
 
 def _state_tail(code: int) -> str:

@@ -127,7 +127,7 @@ class SelfMetrics:
         self._remove("held_topics", cluster)
         self._forget_settings(cluster)
 
-    def to_sweep(self, cluster: str, failures: Iterable[Reason]) -> None:
+    def start_sweep_counters(self, cluster: str, failures: Iterable[Reason]) -> None:
         """Show counters of sweeps at 0 before the first ends: a rule sees that none ends well, and a first failure."""
         for outcome in ("ok", "partial"):
             self.add("group_sweeps_total", 0, kafka_cluster=cluster, outcome=outcome)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from exporter.clock import SystemClock
-from exporter.delivery.send import reached_all
+from exporter.delivery.send import has_reached_all
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Clock, SnapshotSink
@@ -76,8 +76,8 @@ class HistoryUpkeep:
     def _take_expectations(self) -> None:
         self._expectations.refresh()
         self._monitor.take_expectations(self._expectations.published, self._expectations.problem)
-        counts = reached_all if self._settings.delivery.recipients else None
-        self._monitor.take_report(self._expectations.reported_at(counts))
+        counts = has_reached_all if self._settings.delivery.recipients else None
+        self._monitor.take_report(self._expectations.find_report_time(counts))
 
     def _keep_in_bounds(self) -> None:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):

@@ -17,7 +17,7 @@ from exporter.settings.rules import (
     check_to,
     check_topic_url,
     check_url,
-    to_file,
+    parse_file,
 )
 
 WRITTEN_OUT = "written_out"
@@ -48,7 +48,7 @@ class LinkSettings(Section):
     exporter: Url | None = None
     """Where people reach the pages of the exporter."""
 
-    def as_links(self) -> Links:
+    def make_links(self) -> Links:
         """Return them as the domain object."""
         exporter = None if self.exporter is None else self.exporter.rstrip("/")
         return Links(self.dashboard, self.topic_dashboard, self.runbook, exporter)
@@ -57,7 +57,7 @@ class LinkSettings(Section):
 class SecretFile(Section):
     """A file that holds a secret, without the end of the line; it is read when it is needed."""
 
-    file: Annotated[Path, BeforeValidator(to_file)]
+    file: Annotated[Path, BeforeValidator(parse_file)]
     """Its path."""
 
     @model_validator(mode="before")

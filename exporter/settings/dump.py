@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel
 
-from exporter.domain.formatting import setting_duration, setting_size
+from exporter.domain.formatting import spell_duration, spell_size
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.rules import Bytes, Seconds
 from exporter.settings.schema import ClusterSettings, Settings
@@ -19,7 +19,7 @@ _SECONDS = typing.get_args(Seconds)[1]
 _BYTES = typing.get_args(Bytes)[1]
 
 
-def to_yaml(settings: Settings) -> str:
+def dump_yaml(settings: Settings) -> str:
     """Return every setting in force. Secrets are ``***``."""
     return yaml.safe_dump(_section(settings), sort_keys=False, width=100)
 
@@ -37,9 +37,9 @@ def _section(section: BaseModel) -> dict[str, object]:
                 spelled[name] = own
             continue
         if _SECONDS in field.metadata or _SECONDS in _within_optional(field.annotation):
-            spelled[name] = setting_duration(value)
+            spelled[name] = spell_duration(value)
         elif _BYTES in field.metadata:
-            spelled[name] = setting_size(value)
+            spelled[name] = spell_size(value)
         else:
             spelled[name] = _value(value)
     return spelled
@@ -55,7 +55,7 @@ def _value(value: object) -> object:
     if isinstance(value, KafkaProperties):
         return {
             name: _text(text) if isinstance(text, str) else {"file": _text(str(text))}
-            for name, text in value.masked().items()
+            for name, text in value.mask().items()
         }
     if isinstance(value, tuple):
         return [_value(item) for item in value]

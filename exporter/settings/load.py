@@ -11,7 +11,7 @@ from typing import NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from exporter.domain.formatting import setting_duration
+from exporter.domain.formatting import spell_duration
 from exporter.settings.delivery import WRITTEN_OUT
 from exporter.settings.document import MAX_DEPTH, Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.errors import SettingsError
@@ -107,7 +107,7 @@ def _with_places(settings: Settings, document: Document) -> Settings:
     for index, cluster in enumerate(settings.clusters):
         paths: dict[str, Path] = {name: ("clusters", index, "kafka", name) for name in cluster.kafka}
         places = {name: document.place(path) for name, path in {**paths, "": ("clusters", index, "kafka")}.items()}
-        kafka = cluster.kafka.placed({name: place for name, place in places.items() if place is not None})
+        kafka = cluster.kafka.place({name: place for name, place in places.items() if place is not None})
         clusters.append(cluster.model_copy(update={"kafka": kafka}))
     return settings.model_copy(update={"clusters": tuple(clusters)})
 
@@ -218,7 +218,7 @@ def _pairs(replicas: Sequence[ReplicaSettings], names: Collection[str], known: s
 
 
 def _windows(settings: Settings) -> Iterator[Problem]:
-    window, least = setting_duration(settings.history.window), setting_duration(settings.poll.interval)
+    window, least = spell_duration(settings.history.window), spell_duration(settings.poll.interval)
     if settings.history.window < settings.poll.interval:
         rule = f"is {window}, which must be at least poll.interval ({least}): each window needs a poll"
         yield Problem(("history", "window"), rule)

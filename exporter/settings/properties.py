@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from exporter.settings.document import Document, Tree, read_yaml
-from exporter.storage.files import expanded
+from exporter.storage.files import expand_home
 
 MASK = "***"
 
@@ -53,9 +53,9 @@ class KafkaProperties(Mapping[str, str | Path]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"KafkaProperties({self.masked()!r})"
+        return f"KafkaProperties({self.mask()!r})"
 
-    def placed(self, places: Mapping[str, str]) -> KafkaProperties:
+    def place(self, places: Mapping[str, str]) -> KafkaProperties:
         """Return them with their origins."""
         return KafkaProperties(self._values, places)
 
@@ -65,7 +65,7 @@ class KafkaProperties(Mapping[str, str | Path]):
         places = dict.fromkeys(self._places[name] for name in named or [""] if name in self._places)
         return f"{refusal} (from {', '.join(places)})" if places else refusal
 
-    def masked(self) -> dict[str, str | Path]:
+    def mask(self) -> dict[str, str | Path]:
         """Return the properties with every possible secret replaced by ``***``; the path of a file is no secret."""
         return {
             name: MASK if is_secret(name) and isinstance(value, str) else value for name, value in self._values.items()
@@ -73,9 +73,9 @@ class KafkaProperties(Mapping[str, str | Path]):
 
 
 def _file(value: object) -> Path | None:
-    """Return the path in ``{file: PATH}``, None for any other value. Raises ValueError as ``expanded``."""
+    """Return the path in ``{file: PATH}``, None for any other value. Raises ValueError as ``expand_home``."""
     if isinstance(value, Mapping) and value.keys() == {"file"} and str(value["file"] or "").strip():
-        return expanded(Path(str(value["file"])))
+        return expand_home(Path(str(value["file"])))
     return None
 
 
@@ -131,7 +131,7 @@ _NO_SECRET = re.compile(r".*\.(url|id|file|location|algorithm)|.*\.assertion\.cl
 """Properties that are masked like secrets as a precaution, but are none."""
 
 
-def exposed_in(path: Path | None) -> Mapping[str, tuple[str, ...]]:
+def list_exposed_in(path: Path | None) -> Mapping[str, tuple[str, ...]]:
     """Return a line for each secret in the configuration ``path`` that every user of this host can read, by cluster.
 
     Values from the environment (``${NAME}``) and from secret files are not in the configuration. ``path`` is a

@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 from exporter.secret_files import check_path
 from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
-from exporter.storage.files import Location, ObjectPath, expanded, located
+from exporter.storage.files import Location, ObjectPath, expand_home, parse_location
 
 BROKEN_RULES = "broken_rules"
 """The type of errors that carry several (key, rule) pairs in their context."""
@@ -86,7 +86,7 @@ def check_portable(pattern: str) -> str:
     return check_regex(pattern)
 
 
-def to_moment(value: object) -> datetime:
+def parse_moment(value: object) -> datetime:
     """Parse a date or time, in UTC where it names no zone."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
@@ -173,28 +173,28 @@ def check_to(text: str) -> str:
     return text
 
 
-def to_folder(value: object) -> Location:
+def parse_folder(value: object) -> Location:
     """Return a path, with ``~`` replaced, or a URI of object storage."""
     if isinstance(value, Path | ObjectPath):
         return value
     if isinstance(value, str) and value.strip():
-        return located(value)
+        return parse_location(value)
     raise ValueError("must name a folder")
 
 
-def to_file(value: object) -> Path:
+def parse_file(value: object) -> Path:
     """A path, with ``~`` replaced."""
     if isinstance(value, str | Path) and str(value).strip():
-        return expanded(check_path(Path(value)))
+        return expand_home(check_path(Path(value)))
     raise ValueError("must name a file")
 
 
-def to_lower(value: object) -> object:
+def lower_text(value: object) -> object:
     """Return a text in lower case."""
     return value.lower() if isinstance(value, str) else value
 
 
-def to_kafka(value: object) -> KafkaProperties:
+def parse_kafka(value: object) -> KafkaProperties:
     """Return librdkafka properties from a mapping."""
     if isinstance(value, KafkaProperties):
         return value

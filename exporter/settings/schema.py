@@ -27,10 +27,10 @@ from exporter.settings.rules import (
     check_slot,
     check_window,
     default_exporter,
-    to_file,
-    to_folder,
-    to_kafka,
-    to_lower,
+    lower_text,
+    parse_file,
+    parse_folder,
+    parse_kafka,
 )
 from exporter.settings.topics import CalendarSettings, OutageSettings, OverrideSettings, OwnerSettings
 from exporter.storage.files import Location
@@ -193,7 +193,7 @@ class ClusterSettings(Section):
 
     name: Annotated[str, AfterValidator(check_name)]
     """The label `kafka_cluster`."""
-    kafka: Annotated[KafkaProperties, BeforeValidator(to_kafka)]
+    kafka: Annotated[KafkaProperties, BeforeValidator(parse_kafka)]
     """Any librdkafka property, passed through."""
     topics: TopicFilter = TopicFilter()
     """Which topics are watched."""
@@ -216,7 +216,7 @@ class HistorySettings(Section):
 
     enabled: bool = True
     """Whether history is written."""
-    folder: Annotated[Location, PlainValidator(to_folder)] = Path("topic-liveness-history")
+    folder: Annotated[Location, PlainValidator(parse_folder)] = Path("topic-liveness-history")
     """A folder of this host, or in object storage: `s3://BUCKET/FOLDER`."""
     window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
     """1s to 1h. The length of a history interval. Must divide an hour evenly."""
@@ -289,14 +289,14 @@ class WebSettings(Section):
 
     listen: Annotated[str, AfterValidator(check_listen)] = ":9797"
     """The address of the server; `:9797` is every address of the host, those of IPv6 too."""
-    config_file: Annotated[Path, BeforeValidator(to_file)] | None = None
+    config_file: Annotated[Path, BeforeValidator(parse_file)] | None = None
     """TLS, client certificates, users and headers: [Security](security.md)."""
 
 
 class LogSettings(Section):
     """Level and format of the log."""
 
-    level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(to_lower)] = "info"
+    level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(lower_text)] = "info"
     """`debug`, `info`, `warning` or `error`."""
     format: Literal["text", "json"] = "text"
     """`text` or `json`."""

@@ -19,7 +19,7 @@ from exporter.settings.rules import (
     check_portable,
     check_regex,
     check_time_zone,
-    to_moment,
+    parse_moment,
 )
 
 
@@ -35,7 +35,7 @@ class OverrideSettings(Section):
     """Only topics of this cluster; without it of all."""
     max_silence: Annotated[Seconds, at_least("1m")] | None = None
     """At least 1m. Dead past that, suspect past three quarters of it."""
-    muted_until: Annotated[datetime, BeforeValidator(to_moment)] | None = None
+    muted_until: Annotated[datetime, BeforeValidator(parse_moment)] | None = None
     """Not judged until then; in UTC where it names no zone."""
     retired: bool = False
     """Retired for good."""
@@ -46,7 +46,7 @@ class OverrideSettings(Section):
             raise ValueError("must hold one of max_silence, muted_until and retired: true, and only one")
         return self
 
-    def as_override(self) -> TopicOverride:
+    def make_override(self) -> TopicOverride:
         """Return it as the domain object."""
         muted_until = None if self.muted_until is None else self.muted_until.timestamp()
         return TopicOverride(self.topics, self.cluster, self.max_silence, muted_until, self.retired)
@@ -62,9 +62,9 @@ class OutageSettings(Section):
     """A regular expression that matches whole names."""
     cluster: str | None = None
     """Only topics of this cluster; without it of all."""
-    since: Annotated[datetime, BeforeValidator(to_moment)]
+    since: Annotated[datetime, BeforeValidator(parse_moment)]
     """When it began; in UTC where it names no zone."""
-    until: Annotated[datetime, BeforeValidator(to_moment)]
+    until: Annotated[datetime, BeforeValidator(parse_moment)]
     """When it ended."""
 
     @model_validator(mode="after")
@@ -77,7 +77,7 @@ class OutageSettings(Section):
             )
         return self
 
-    def as_outage(self) -> Outage:
+    def make_outage(self) -> Outage:
         """Return it as the domain object."""
         return Outage(self.topics, self.since.timestamp(), self.until.timestamp(), self.cluster)
 
@@ -97,7 +97,7 @@ class CalendarSettings(Section):
     time_zone: Annotated[str, AfterValidator(check_time_zone)] = "UTC"
     """Where its days begin and end."""
 
-    def as_calendar(self, year: int) -> Calendar:
+    def make_calendar(self, year: int) -> Calendar:
         """Return the holidays around a year as the domain object."""
         return Calendar(self.topics, self.calendar, days_of(self.calendar, self.time_zone, year), self.cluster)
 
@@ -123,6 +123,6 @@ class OwnerSettings(Section):
             raise ValueError(f"must quote in owner only groups that topics has: {error}") from None
         return self
 
-    def as_owner(self) -> TopicOwner:
+    def make_owner(self) -> TopicOwner:
         """Return it as the domain object."""
         return TopicOwner(self.topics, self.owner, self.cluster)

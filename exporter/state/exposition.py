@@ -45,7 +45,7 @@ class Exposition:
                 self._keep(at, self._gather())
             if openmetrics not in self._blocks:
                 own = Block(self._self_metrics(openmetrics=openmetrics))
-                self._blocks[openmetrics] = [*with_headers(self._families, openmetrics=openmetrics), own]
+                self._blocks[openmetrics] = [*add_headers(self._families, openmetrics=openmetrics), own]
             if (openmetrics, zipped) not in self._pieces:
                 blocks = self._blocks[openmetrics]
                 pieces = gzipped(blocks) if zipped else [block.text for block in blocks]
@@ -82,7 +82,7 @@ def families(
     ]
 
 
-def with_headers(shown: Iterable[Family], *, openmetrics: bool = False) -> Iterator[Block]:
+def add_headers(shown: Iterable[Family], *, openmetrics: bool = False) -> Iterator[Block]:
     """Return families as blocks, each after its header; families without a sample are left out."""
     for metric, blocks in shown:
         if blocks:

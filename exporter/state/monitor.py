@@ -67,7 +67,7 @@ class Monitor(Upkeep):
         self._self_metrics.set("cluster_up", 0, kafka_cluster=name)
         self.count_from_zero(name)
         if rhythm.sweep_seconds is not None:
-            self._self_metrics.to_sweep(name, _LIST_FAILURES)
+            self._self_metrics.start_sweep_counters(name, _LIST_FAILURES)
         partitions = self._settings.partitions
         return Cluster(
             name,
@@ -82,7 +82,7 @@ class Monitor(Upkeep):
         published = self._published
         if published is None or (change is not None and published.as_of < change.at):
             return ExpectationSet(())
-        return ExpectationSet(published.rows.of_cluster(name))
+        return ExpectationSet(published.rows.select_cluster(name))
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll, judge its silences and show it."""
@@ -110,11 +110,11 @@ class Monitor(Upkeep):
             ("poll", ""),
             ("cluster", problems.another_cluster(snapshot)),
             ("unreadable", problems.unreadable(snapshot)),
-            ("unmatched", problems.unmatched(snapshot)),
-            ("settings", problems.unconfigured(snapshot)),
+            ("unmatched", problems.explain_unmatched(snapshot)),
+            ("settings", problems.explain_unread_settings(snapshot)),
             ("brokers", problems.too_old(snapshot)),
             ("slow", problems.slow(snapshot, cluster.rhythm.interval_seconds, before=cluster.has_problem("slow"))),
-            ("twin", problems.watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),
+            ("twin", problems.explain_watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),
             ("incident", "; ".join(f"held as one incident: {each}" for each in assessment.incidents)),
         ):
             cluster.log_problem(subject, problem)
@@ -162,7 +162,7 @@ class Monitor(Upkeep):
             self._self_metrics.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
         cluster = self._clusters[sweep.cluster]
         cluster.log_problem("tiers", sweep.problem and f"no offsets of the remote tier: {sweep.problem}")
-        cluster.log_problem("tier look-ups", problems.unanswered(sweep))
+        cluster.log_problem("tier look-ups", problems.explain_unanswered(sweep))
 
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take the result of a sweep over the consumer groups of a cluster, and show it until the next one."""
@@ -186,7 +186,7 @@ class Monitor(Upkeep):
             self._self_metrics.add("inspection_failures_total", count, **labels, spec=LOG_DIRS, reason=reason)
         cluster, problem = self._clusters[inspection.cluster], inspection.problem
         cluster.log_problem("inspection", problem and f"no log sizes: {problem}")
-        cluster.log_problem("inspected", problems.not_inspected(inspection))
+        cluster.log_problem("inspected", problems.explain_uninspected(inspection))
 
     def take_comparison(self, comparison: Comparison) -> Comparison:
         """Take a comparison of replicas; return it with what verdicts add, as far as both clusters are read."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from exporter.collectors.log_sizes import Inspection
 from exporter.collectors.remote_tier import TierSweep
-from exporter.domain.formatting import duration, moment, named, some
+from exporter.domain.formatting import duration, list_named, list_some, moment
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import ANSWERED, GONE, Reason, reason_of_code, rows_with
@@ -32,9 +32,9 @@ def unreadable(snapshot: Snapshot) -> str:
     table = snapshot.table
     codes, layout = table.reason_now, table.layout
     led_by = table.leader_now
-    unanswered = rows_with(codes, tuple(GONE)) & (led_by != NO_LEADER)
-    silent = set(np.unique(led_by[unanswered]).tolist())
-    codes = np.where(unanswered, ANSWERED, codes)
+    explain_unanswered = rows_with(codes, tuple(GONE)) & (led_by != NO_LEADER)
+    silent = set(np.unique(led_by[explain_unanswered]).tolist())
+    codes = np.where(explain_unanswered, ANSWERED, codes)
     counts: Counter[Reason] = Counter()
     topics: dict[Reason, set[str]] = defaultdict(set)
     leaders: dict[Reason, set[int]] = defaultdict(set)
@@ -52,17 +52,18 @@ def unreadable(snapshot: Snapshot) -> str:
             topics[topic.reason].add(name)
     causes = [f"{' or '.join(sorted(GONE))}{_at(silent)}"] if silent else []
     causes += [
-        f"{reason} {counts[reason]}{_at(leaders[reason])} ({some(sorted(topics[reason]))})" for reason in sorted(counts)
+        f"{reason} {counts[reason]}{_at(leaders[reason])} ({list_some(sorted(topics[reason]))})"
+        for reason in sorted(counts)
     ]
     return _with_right("unreadable", causes, counts, "DESCRIBE on these topics")
 
 
-def unconfigured(snapshot: Snapshot) -> str:
+def explain_unread_settings(snapshot: Snapshot) -> str:
     """Return why settings of topics could not be read."""
     topics: dict[Reason, set[str]] = defaultdict(set)
     for name, reason in snapshot.metadata.unconfigured.items():
         topics[reason].add(name)
-    causes = [f"{reason} {len(names)} ({some(sorted(names))})" for reason, names in sorted(topics.items())]
+    causes = [f"{reason} {len(names)} ({list_some(sorted(names))})" for reason, names in sorted(topics.items())]
     what = "settings of topics could not be read; offsets are read"
     return _with_right(what, causes, topics, "DESCRIBE_CONFIGS on topics")
 
@@ -74,10 +75,10 @@ def _with_right(what: str, causes: list[str], reasons: Container[Reason], right:
 
 
 def _at(brokers: Collection[int]) -> str:
-    return f" at {named('broker', sorted(brokers))}" if brokers else ""
+    return f" at {list_named('broker', sorted(brokers))}" if brokers else ""
 
 
-def unanswered(sweep: TierSweep) -> str:
+def explain_unanswered(sweep: TierSweep) -> str:
     """Return which look-ups of partitions with remote storage failed. No counts: they change at every look-up."""
     text = ", ".join(f"{spec} {reason}" for spec, reason in sorted(sweep.failures))
     old = [spec for spec, reason in sorted(sweep.failures) if reason is Reason.UNSUPPORTED_VERSION]
@@ -88,7 +89,7 @@ def unanswered(sweep: TierSweep) -> str:
     return f"partitions with remote storage, look-ups that failed: {text}" if text else ""
 
 
-def not_inspected(inspection: Inspection) -> str:
+def explain_uninspected(inspection: Inspection) -> str:
     """Return what brokers did not answer about log sizes. No counts: they change at every inspection."""
     brokers: dict[Reason, set[int]] = {}
     for reason, broker in inspection.failures:
@@ -116,7 +117,7 @@ def unswept(sweep: GroupSweep) -> str:
     return text
 
 
-def unmatched(snapshot: Snapshot) -> str:
+def explain_unmatched(snapshot: Snapshot) -> str:
     """Return which include patterns match no watched topic."""
     metadata, faults = snapshot.metadata, []
     if nowhere := [pattern for pattern in metadata.unmatched if pattern not in metadata.only_internal]:
@@ -128,7 +129,7 @@ def unmatched(snapshot: Snapshot) -> str:
     return "; ".join(faults)
 
 
-def watched_twice(mine: Snapshot, snapshots: Iterable[Snapshot | None]) -> str:
+def explain_watched_twice(mine: Snapshot, snapshots: Iterable[Snapshot | None]) -> str:
     """Return that another of the configured clusters is the same Kafka cluster with topics in common."""
     topics, cluster_id = mine.metadata.topics, mine.metadata.cluster_id
     for other in snapshots:

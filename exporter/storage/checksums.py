@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from exporter.storage.files import Location, files_below, opened
+from exporter.storage.files import Location, files_below, open_file
 
 _PUBLISHED = re.compile(r"[^._].*")
 
@@ -17,7 +17,7 @@ def checksums_below(folder: Location) -> dict[str, str]:
     found = {}
     for stored in files_below(folder, _PUBLISHED):
         digest = hashlib.sha256()
-        with opened(stored.path) as file:
+        with open_file(stored.path) as file:
             while part := file.read(2**20):
                 digest.update(part)
         found[stored.path.name] = digest.hexdigest()

@@ -90,11 +90,11 @@ class Stored(NamedTuple):
         return f"{self.path.parent.name}/{self.path.name}"
 
 
-def located(text: str) -> Location:
+def parse_location(text: str) -> Location:
     """Return what a path or URI names. Raises ValueError."""
     scheme, separator, _ = text.partition("://")
     if not separator:
-        return expanded(Path(text))
+        return expand_home(Path(text))
     uri = urlsplit(text)
     if scheme == "file":
         if uri.netloc not in ("", "localhost"):
@@ -117,7 +117,7 @@ def located(text: str) -> Location:
     return ObjectPath(f"{scheme}://{uri.netloc}", path)
 
 
-def expanded(path: Path) -> Path:
+def expand_home(path: Path) -> Path:
     """Return a path with ``~`` replaced. Raises ValueError for the home of a user that this host does not have."""
     try:
         return path.expanduser()
@@ -132,7 +132,7 @@ def s3_endpoint() -> str | None:
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
 
 
-def opened(path: Location) -> IO[bytes]:
+def open_file(path: Location) -> IO[bytes]:
     """Open a file to read it, without waiting for the writer of a pipe. Raises OSError."""
     if isinstance(path, Path):
         return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
@@ -215,7 +215,7 @@ def move(path: Location, target: Location) -> None:
         path.replace(target)
         sync(target.parent)
         return
-    with opened(path) as file:
+    with open_file(path) as file:
         content = file.read()
     put(target, lambda file: file.write(content))
     delete(path)
@@ -248,7 +248,7 @@ def delete(path: Location) -> None:
         storage.delete_file(name)
 
 
-def for_pyarrow(path: Location) -> tuple[str, FileSystem | None]:
+def resolve_for_pyarrow(path: Location) -> tuple[str, FileSystem | None]:
     """Return a file or folder as pyarrow is given it: its name, and the file system, None for that of this host."""
     if isinstance(path, Path):
         return str(path), None

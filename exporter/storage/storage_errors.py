@@ -21,7 +21,7 @@ _SILENT = {"NETWORK_CONNECTION", "REQUEST_TIMEOUT", "SERVICE_UNAVAILABLE", "SLOW
 
 
 @contextmanager
-def as_os_errors(path: Path | ObjectPath) -> Iterator[None]:
+def raise_os_errors(path: Path | ObjectPath) -> Iterator[None]:
     """Turn pyarrow's errors of object storage into OSErrors with a cause of few words, and no text of a request."""
     try:
         yield
@@ -43,14 +43,14 @@ def as_os_errors(path: Path | ObjectPath) -> Iterator[None]:
 
 @contextmanager
 def storage_calls(path: Path | ObjectPath) -> Iterator[None]:
-    """Turn whatever pyarrow raises for the state of object storage into OSErrors, as ``as_os_errors`` does.
+    """Turn whatever pyarrow raises for the state of object storage into OSErrors, as ``raise_os_errors`` does.
 
     For some states of GCS and Azure it raises errors of its own: for HTTP 400, and without a token.
     """
     from pyarrow import ArrowException  # noqa: PLC0415 - as above
 
     try:
-        with as_os_errors(path):
+        with raise_os_errors(path):
             yield
     except ArrowException as error:
         if isinstance(error, OSError):

@@ -62,7 +62,7 @@ def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
 
     def paged(request: Request, page: Callable[[Sequence[ClusterFacts], Query], Page]) -> Mapping[str, Any]:
         query, status, known = _query(request), source.status(), source.cluster_facts()
-        return _envelope(status, not_read(status, known, query), query, page(known, query))
+        return _envelope(status, name_unread_clusters(status, known, query), query, page(known, query))
 
     def groups(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ("cluster", "topic", "search", "limit", "offset"))
@@ -76,7 +76,9 @@ def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
             and (not query.topics or not set(query.topics).isdisjoint(group["topics"]))
         ]
         page = Page(len(found), found[query.offset : query.offset + query.limit])
-        return _envelope(status, {**not_read(status, known, query), **_without_groups(known, query)}, query, page)
+        return _envelope(
+            status, {**name_unread_clusters(status, known, query), **_without_groups(known, query)}, query, page
+        )
 
     def incidents(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ("cluster", "limit", "offset"))
@@ -99,7 +101,7 @@ def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
             for incident in one.assessment.incidents
         ]
         page = Page(len(found), found[query.offset : query.offset + query.limit])
-        return _envelope(status, not_read(status, known, query), query, page)
+        return _envelope(status, name_unread_clusters(status, known, query), query, page)
 
     def explain(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ())
@@ -143,7 +145,7 @@ def _not_in_view(cluster: ClusterFacts, topic: str) -> str:
     return f"the topic has no such partition: its partitions are {numbers.min()} to {numbers.max()}"
 
 
-def not_read(status: Status, known: Sequence[ClusterFacts], query: Query) -> Mapping[str, str]:
+def name_unread_clusters(status: Status, known: Sequence[ClusterFacts], query: Query) -> Mapping[str, str]:
     """Return the clusters of which nothing is known now although the query may be about them, and why."""
     read = {one.cluster for one in known}
     missing = {one.name: one.condition for one in status.clusters if one.name not in read}

@@ -16,12 +16,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from exporter.domain.formatting import ago, duration, moment, plural, some
+from exporter.domain.formatting import ago, duration, list_some, moment, plural
 from exporter.domain.judging.queries import GRAVEST, ClusterFacts, Query, explain_subject, partitions, topics
 from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
-from exporter.web.api import FILTERS, RunInWorker, check, not_read, query_of
+from exporter.web.api import FILTERS, RunInWorker, check, name_unread_clusters, query_of
 from exporter.web.status import Pages, Status, expectations
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], by
 def overview(status: Status, known: Sequence[ClusterFacts]) -> str:
     """Return the first page: what is dead or suspect, incidents, and all clusters."""
     alarming = topics(known, Query(verdicts=_ALARMING, limit=SHOWN))
-    unread = not_read(status, known, Query())
+    unread = name_unread_clusters(status, known, Query())
     read = [cluster for cluster in status.clusters if cluster.name not in unread]
     incidents = [(one.cluster, str(each)) for one in known for each in one.assessment.incidents]
     held = sum(one.assessment.held_topics for one in known) if incidents else 0
@@ -185,7 +185,7 @@ def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> s
         owners=sorted(owners)[:500],
         sorts=_SORTS,
         sort=f"-{query.sort}" if query.descending else query.sort,
-        not_read=not_read(status, known, query),
+        name_unread_clusters=name_unread_clusters(status, known, query),
         before=_link(query, max(0, query.offset - SHOWN)) if query.offset else None,
         after=_link(query, end) if end < page.total and page.items else None,
     )
@@ -234,7 +234,7 @@ def _templates() -> Environment:
     made.filters.update(
         moment=moment,
         duration=duration,
-        some=some,
+        list_some=list_some,
         count=lambda number: f"{number:,}",
         age=ago,
         ago=lambda at, now: "" if at is None else f"{moment(at)} ({ago(now - at)})",

@@ -20,7 +20,7 @@ from exporter.domain.formatting import duration, iso, plural, size
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report import wording
 from spark_rollups.report.model import ACTION, Count, CoverageGap, Entry, Report, ReportSection, StreamFinding
-from spark_rollups.report.summary import deaths, to_do
+from spark_rollups.report.summary import deaths, list_actions
 
 LIMITS = {
     "LISTED_ENTRIES": 300,
@@ -98,7 +98,7 @@ def _context(report: Report) -> dict[str, Any]:
         "live": [
             topic for topic in report.topics if topic.findings[0].verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)
         ],
-        "to_do": to_do(report),
+        "to_do": list_actions(report),
         "moment": lambda when: wording.moment(when, zone),
         "day": lambda when: wording.day(when, zone),
         "beside": "../" if report.of_owner else "",

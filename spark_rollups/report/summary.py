@@ -50,7 +50,7 @@ def _count(count: Count) -> str:
     return " and ".join(amounts)
 
 
-def to_do(report: Report) -> list[tuple[str, str]]:
+def list_actions(report: Report) -> list[tuple[str, str]]:
     """Return what is to be done, the most urgent first: the place on the page, and a sentence."""
     counts = report.counts
     found = []

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.domain.history.rows import Coverage, Window
-from exporter.history.spool import TABLES, finished_files
+from exporter.history.spool import TABLES, list_finished_files
 from exporter.history.tables import Row, read_columns
 from exporter.storage.files import Location
 from spark_rollups.session import start_session
@@ -113,7 +113,7 @@ def not_written(history: Path, began: float, killed: float) -> float:
 
     Both are Unix seconds.
     """
-    files = finished_files(history / "spool", ["coverage"])
+    files = list_finished_files(history / "spool", ["coverage"])
     ends: list[float] = [end.timestamp() for file in files for end in column(file.path, "window_end")]
     return max(0.0, killed - max([began, *ends]))
 
@@ -127,9 +127,9 @@ def column(path: Location, name: str, row: type[Row] = Coverage) -> list[Any]:
 def spooled(history: Path) -> Spooled:
     """Read a whole spool."""
     torn, keys, offsets = 0, [], defaultdict[int, list[tuple[int, int]]](list)
-    files = finished_files(history / "spool")
+    files = list_finished_files(history / "spool")
     for row, table in TABLES.items():
-        for file in finished_files(history / "spool", [table]):
+        for file in list_finished_files(history / "spool", [table]):
             try:
                 read_columns(file.path, row, ["cluster"])
             except (OSError, ValueError):

@@ -13,7 +13,7 @@ import yaml
 
 from exporter import __version__
 from exporter.settings.load import load_settings
-from exporter.storage.files import located
+from exporter.storage.files import parse_location
 from tests.chart.rendering import (
     CHART,
     CRDS,
@@ -63,7 +63,7 @@ def test_the_rendered_configuration_is_good(values: str, tmp_path: Path) -> None
     ]
     path.write_text(text, encoding="utf-8")
     settings = load_settings(path, environ={"KAFKA_PASSWORD": "secret"})
-    assert settings.history.folder == located(FOLDERS.get(values, "/var/lib/topic-liveness"))
+    assert settings.history.folder == parse_location(FOLDERS.get(values, "/var/lib/topic-liveness"))
     assert settings.exporter == one(values, "Deployment")["metadata"]["name"]
 
 

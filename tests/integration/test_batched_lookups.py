@@ -15,7 +15,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 from exporter.clock import SystemClock
 from exporter.domain.polls.readings import ANSWERED
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
-from exporter.kafka.poll_source import PollSource
+from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import Properties, Secured, documented_group_rights, documented_rights
@@ -109,11 +109,11 @@ def test_one_future_for_a_call_gives_what_one_for_each_partition_does(kafka: Kaf
     kafka.delete(topic)
 
 
-def batching_source(properties: Properties, *include: str) -> PollSource:
+def batching_source(properties: Properties, *include: str) -> BrokerPollSource:
     """A source to which every cluster is worth a consumer."""
     clock = SystemClock()
     source = KafkaSource(properties, clock=clock, include=include)
-    return PollSource(source, clock, worth_batching=1)
+    return BrokerPollSource(source, clock, worth_batching=1)
 
 
 def test_the_documented_rights_are_enough(secured: Secured) -> None:

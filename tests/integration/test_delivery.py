@@ -22,7 +22,7 @@ from apprise.plugins.slack import NotifySlack
 
 from exporter.clock import SystemClock
 from exporter.commands.delivery import finish, last_dated, last_written
-from exporter.delivery.send import DeliveryError, Recipient, reached_all, send
+from exporter.delivery.send import DeliveryError, Recipient, has_reached_all, send
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
 from exporter.settings.load import load_settings
@@ -159,8 +159,8 @@ def test_nobody_gets_it_twice(folder: Path, box: MailBox, mail: Path) -> None:
     assert sent.send() == (0, 1)
     assert sent.lines[0].startswith(f"not delivered to gone@example.org by {mail}: ")
     assert "550" in sent.lines[0] and "no such user" in sent.lines[0]
-    assert not reached_all(folder)
-    assert sent.send() == (1, 0) and reached_all(folder)
+    assert not has_reached_all(folder)
+    assert sent.send() == (1, 0) and has_reached_all(folder)
     assert box.to == ["boss@example.org", "gone@example.org"]
     assert sent.send() == (2, 0) and len(box.to) == 2
     write_report(folder, as_of="2026-03-10T12:00:00.000Z")
@@ -170,7 +170,7 @@ def test_nobody_gets_it_twice(folder: Path, box: MailBox, mail: Path) -> None:
 def test_owners_without_anything_to_do_are_no_missing_delivery_but_a_name_of_none_is(folder: Path, mail: Path) -> None:
     """A report that is due to nobody counts as sent."""
     assert Sent(folder, Recipient(mail, "c@example.org", "team-c")).send() == (0, 0)
-    assert reached_all(folder)
+    assert has_reached_all(folder)
     with pytest.raises(DeliveryError, match="nobody gets the report, as no owner of a topic matches"):
         Sent(folder, Recipient(mail, "c@example.org", "teem-c")).send()
 
@@ -415,7 +415,7 @@ def test_the_exporter_shows_when_a_report_last_reached_everybody(tmp_path: Path,
     assert Sent(newer, Recipient(url)).send() == (0, 1)
     for folder, at in ((older, 2000.0), (newer, 3000.0)):
         os.utime(folder / "liveness.html", (at, at))
-    assert Expectations(tmp_path / "history").reported_at() == 3000.0
+    assert Expectations(tmp_path / "history").find_report_time() == 3000.0
     metric, recipients = "topic_liveness_report_last_success_timestamp_seconds", [{"url": {"file": str(url)}}]
     with Exporter(tmp_path, "127.0.0.1:1", TOPIC_LIVENESS_DELIVERY__RECIPIENTS=json.dumps(recipients)) as exporter:
         until(lambda: exporter.value(metric) == 2000.0, "the report that reached everybody")

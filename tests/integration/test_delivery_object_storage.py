@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.delivery.send import DeliveryError, reached_all, read_report
+from exporter.delivery.send import DeliveryError, has_reached_all, read_report
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
 from tests.integration.receiving import Hook, http_server, write_report
@@ -58,8 +58,8 @@ def test_the_last_report_is_sent_once_and_its_record_lies_beside_it(
     assert len(hook.bodies) == 2
     assert [one["filename"] for one in hook.bodies[-1]["attachments"]] == ["liveness.html"]
     folder = server.location("sent") / "published" / "reports" / "2026-03-03"
-    assert reached_all(folder)
-    assert Expectations(server.location("sent")).reported_at(reached_all) is not None
+    assert has_reached_all(folder)
+    assert Expectations(server.location("sent")).find_report_time(has_reached_all) is not None
     named = call("deliver", "--config", str(config), "--report", "s3://history/sent/published/reports/2026-02-24")
     assert named.returncode == 0 and len(hook.bodies) == 3, named.stderr
 

@@ -21,7 +21,7 @@ from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import record_subject
 from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from exporter.domain.verdicts import Verdict
-from exporter.kafka.poll_source import PollSource
+from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from tests.demo.broker import Broker, resolve_kafka
 from tests.groups import readers
@@ -135,7 +135,7 @@ def test_polls_and_sweeps_make_no_topic(fresh: Broker) -> None:
     bench, clock = Workbench(fresh.bootstrap), SystemClock()
     bench.create("orders")
     properties = {"bootstrap.servers": fresh.bootstrap}
-    polled = PollSource(KafkaSource(properties, clock=clock, include=["orders"]), clock, worth_batching=1)
+    polled = BrokerPollSource(KafkaSource(properties, clock=clock, include=["orders"]), clock, worth_batching=1)
     groups = KafkaSource(properties, clock=clock)
     for _ in range(2):
         polled.metadata(fresh=True)

@@ -24,10 +24,10 @@ from exporter.domain.polls.readings import TopicPartition
 from exporter.history.cluster_states import read_state
 from exporter.history.published import Expectations, read_topic_rows
 from exporter.history.recorder import History
-from exporter.history.spool import Spool, finished_files
+from exporter.history.spool import Spool, list_finished_files
 from exporter.history.tables import read_columns
 from exporter.settings.schema import Settings
-from exporter.storage.files import files_in, opened, put
+from exporter.storage.files import files_in, open_file, put
 from spark_rollups.lock import Lease, TakenError
 from tests.integration.serving import Exporter
 from tests.s3 import SECRET, S3Server, s3_for_all
@@ -99,7 +99,7 @@ def test_an_object_is_there_whole_or_not_at_all_when_the_server_is_killed(s3: S3
     there = files_in(folder, ANY)
     assert set(written) <= {file.path.name for file in there}
     for file in there:
-        with opened(file.path) as content:
+        with open_file(file.path) as content:
             assert content.read() == content_of(file.path.name)
 
 
@@ -152,7 +152,7 @@ def test_storage_that_does_not_answer_holds_up_no_poll_and_a_read_for_seconds(s3
     bench.poll(after=300.0, gained=1)
     assert time.monotonic() - begun < 2
     with pytest.raises(TimeoutError, match="the storage does not answer"):
-        opened(note)
+        open_file(note)
     assert time.monotonic() - begun < 60
     s3.answer()
     bench.history.flush(bench.clock.now())
@@ -194,7 +194,7 @@ def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Serv
     bench.poll(gained=3)
     bench.history.flush(bench.clock.now())
     folder = s3.location("read")
-    files = finished_files(folder / "spool")
+    files = list_finished_files(folder / "spool")
     assert {file.path.parent.name for file in files} == {"windows", "coverage", "inventory"}
     table = read_columns(bench.spool.target("c", 1_000_050.0, Window), Window, ["records"])
     assert table.column("records").to_pylist() == [3]
@@ -202,9 +202,9 @@ def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Serv
     assert kept is not None and ORDERS in kept.state.layout
     put(folder / "published" / "ingested.txt", lambda file: file.write(files[0].name.encode()))
     assert bench.spool.expire(older_than=files[0].written + 3600) == 1
-    assert files[0].path not in {file.path for file in finished_files(folder / "spool")}
+    assert files[0].path not in {file.path for file in list_finished_files(folder / "spool")}
     assert set(bench.spool.shrink(1)) == {"c"}
-    assert finished_files(folder / "spool") == []
+    assert list_finished_files(folder / "spool") == []
 
 
 def test_expectations_are_read_from_object_storage_and_stay_in_force_while_it_is_gone(s3: S3Server) -> None:

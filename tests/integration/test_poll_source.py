@@ -12,7 +12,7 @@ import pytest
 
 from exporter.clock import SystemClock
 from exporter.domain.polls.readings import ANSWERED, Answers, Reason, TopicPartition, reason_code
-from exporter.kafka.poll_source import PollSource
+from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from tests.fake_cluster import FakeCluster
 
@@ -33,7 +33,7 @@ class Polled:
     def __init__(self, cluster: FakeCluster, *, worth_batching: int = 1) -> None:
         clock = SystemClock()
         connection = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock, request_timeout=2.0)
-        self.source = PollSource(connection, clock, worth_batching=worth_batching)
+        self.source = BrokerPollSource(connection, clock, worth_batching=worth_batching)
 
     def ask(self, *, fresh: bool = False, again: bool = False) -> tuple[Answers, Answers]:
         """EARLIEST and LATEST of all partitions, as a poll asks for them; it may read metadata ``again`` meanwhile."""
@@ -155,7 +155,7 @@ def test_metadata_is_read_anew_after_a_minute(
 
     clock = Later()
     connection = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock)
-    source = PollSource(connection, clock, poll_interval=interval)
+    source = BrokerPollSource(connection, clock, poll_interval=interval)
     first = source.metadata(fresh=True)
     cluster.command("create", "new", 2)
     for clock.passed in reused_at:

@@ -26,7 +26,7 @@ from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
-from exporter.kafka.poll_source import PollSource
+from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.state.cluster import Rhythm
@@ -71,7 +71,7 @@ class Batched:
         connection = KafkaSource(
             {"bootstrap.servers": bootstrap}, clock=clock, include=["spread"], request_timeout=TIMEOUT, budget=BUDGET
         )
-        self.source = PollSource(connection, clock, worth_batching=1)
+        self.source = BrokerPollSource(connection, clock, worth_batching=1)
 
     def poll(self) -> tuple[list[int], set[Reason | None]]:
         """Return the partitions that were read, all of them exactly, and why the others were not."""

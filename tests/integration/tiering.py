@@ -15,7 +15,7 @@ from exporter.domain.polls.readings import PollFailure, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.java import java
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.kafka.poll_source import PollSource
+from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.process import TIERS, ClientProcess, RemoteClient
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
@@ -134,7 +134,7 @@ class TierTest:
         )
         self._poller = Poller(
             "test",
-            PollSource(source(), SystemClock(), metadata_seconds=0),
+            BrokerPollSource(source(), SystemClock(), metadata_seconds=0),
             [self.watch],
             SystemClock(),
             tier=self.watch,

@@ -12,7 +12,7 @@ from exporter.domain.polls.readings import PollFailure, Reason, State, TopicPart
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SnapshotSink
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.poll_source import PollSource
+from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
@@ -67,7 +67,7 @@ class Watch:
         )
         self._poller = Poller(
             "test",
-            PollSource(self.source, self.clock, metadata_seconds=metadata_seconds),
+            BrokerPollSource(self.source, self.clock, metadata_seconds=metadata_seconds),
             sinks,
             self.clock,
             earliest_interval=earliest_interval,

@@ -64,7 +64,7 @@ def lose_commits(spark: SparkSession, history: Path) -> None:
     """
     published, lost = (history / "published" / "current.json").read_bytes(), last_commits(spark, history)
     assert set(lost) == set(SCHEMAS)
-    assert ingest.pending_since(Tables(spark, history)) is None
+    assert ingest.find_pending_day(Tables(spark, history)) is None
     for commit in lost.values():
         content = commit.read_bytes()
         commit.write_bytes(b"")
@@ -72,7 +72,7 @@ def lose_commits(spark: SparkSession, history: Path) -> None:
         with pytest.raises(TablesError, match=f"^{re.escape(str(commit))} {advice}"):
             roll_up(spark, history, END)
         commit.write_bytes(content)
-    assert ingest.pending_since(Tables(spark, history)) == FIRST_DAY, "the next plain run makes all days again"
+    assert ingest.find_pending_day(Tables(spark, history)) == FIRST_DAY, "the next plain run makes all days again"
     for commit in (lost[name] for name in LOST):
         assert int(commit.stem), "a table that lost its only commit is another matter"
         for path in [*commit.parent.glob(f"{commit.stem}*"), *commit.parent.glob(f".{commit.stem}*")]:

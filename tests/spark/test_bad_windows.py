@@ -185,7 +185,7 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_written_twice_counts_once(
     (aside,) = (tmp_path / "quarantine" / "windows").glob("rows-*")
     assert f"A copy is in {aside}" in refusals[0]
     assert pq.read_table(aside).num_rows == len(faults)
-    assert ingest.pending_since(tables) == FIRST_DAY, "a note that is torn stands for all days"
+    assert ingest.find_pending_day(tables) == FIRST_DAY, "a note that is torn stands for all days"
 
 
 def ahead_by_days(history: Path, days: float) -> tuple[Path, datetime]:

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark_rollups import folding
-from spark_rollups.failures import in_a_line, next_step
+from spark_rollups.failures import next_step, shorten_error
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.spark.story import HOUR, World, at, every, moment
@@ -89,7 +89,7 @@ def test_a_damaged_table_is_one_line_with_the_way_back(
     damage(table)
     with pytest.raises(Py4JJavaError) as failed:
         spark.read.format("delta").load(str(table)).collect()
-    line = in_a_line(failed.value)
+    line = shorten_error(failed.value)
     assert "\n" not in line and (str(table) in line or "Versions (0, 2) are not contiguous" in line)
     assert next_step(failed.value).startswith("Restore that table from a backup, or move tables/ away and run it again")
 
@@ -135,7 +135,7 @@ def test_a_worker_that_the_system_kills_is_reported_with_the_limit_to_raise(
         patched.setattr(folding, "update", killed)
         with pytest.raises(Py4JJavaError) as failed:
             run_rollup(spark, tmp_path, RollupRequest(moment(at(1))), Progress())
-    assert in_a_line(failed.value) == "a Python worker of Spark was ended from outside"
+    assert shorten_error(failed.value) == "a Python worker of Spark was ended from outside"
     assert "raise the limit of the pod" in next_step(failed.value)
     assert "--conf spark.executor.memoryOverhead=2g, and run it again" in next_step(failed.value)
     assert not (tmp_path / "published" / "current.json").exists()
@@ -148,7 +148,7 @@ def test_rows_that_a_lost_executor_held_are_reported_with_the_next_step(spark: S
     persisted[max(persisted)].unpersist(True)
     with pytest.raises(Py4JJavaError) as failed:
         rows.collect()
-    assert "Checkpoint block" in in_a_line(failed.value)
+    assert "Checkpoint block" in shorten_error(failed.value)
     assert next_step(failed.value).startswith("Run it again. Where that comes back, give executors more memory")
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Relation
-from exporter.history.spool import Spool, finished_files
+from exporter.history.spool import Spool, list_finished_files
 from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -149,7 +149,7 @@ def test_an_old_file_that_was_moved_back_from_quarantine_is_kept_until_it_is_tak
     for path in (first, back):
         os.utime(path, (1000.0, 1000.0))
     assert spool.expire(older_than=2000.0) == 1
-    assert [file.path for file in finished_files(history / "spool", ["windows"])] == [back]
+    assert [file.path for file in list_finished_files(history / "spool", ["windows"])] == [back]
     take_in()
     assert spool.expire(older_than=2000.0) == 1
 

@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from spark_rollups.failures import interruption_before
-from spark_rollups.lock import only_one
+from spark_rollups.lock import hold_rollup_lock
 from tests.programs import Call, as_options
 from tests.spark.conftest import NO_NETWORK, QUICK
 from tests.spark.story import HOUR, World, at, every
@@ -92,12 +92,12 @@ def test_a_wrong_option_is_refused_before_spark_starts(
 
 def test_a_second_rollup_on_the_same_history_is_refused(history: Path, refused: Call) -> None:
     """The one at work is named by process and host; afterwards nothing is locked."""
-    with only_one(history):
+    with hold_rollup_lock(history):
         done = refused("rollup", "--history", history)
         assert done.returncode == 2
         assert f"{history} is being rolled up by process {os.getpid()} on host " in done.stderr
         assert not (history / "tables").exists()
-    with only_one(history):
+    with hold_rollup_lock(history):
         pass
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.storage.files import Location, opened
+from exporter.storage.files import Location, open_file
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.model import ClusterCoverage, CoverageGap
@@ -52,7 +52,7 @@ def reported(spark: SparkSession, history: Path) -> ReportPaths:
 
 def text(path: Location) -> str:
     """What stands in one form of a report."""
-    with opened(path) as file:
+    with open_file(path) as file:
         return file.read().decode()
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
-from spark_rollups.failures import in_a_line, next_step
+from spark_rollups.failures import next_step, shorten_error
 from spark_rollups.frames import arrow_schema
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
@@ -157,7 +157,7 @@ def test_a_table_that_a_newer_delta_lake_wrote_is_reported_in_one_line_with_what
     published = (copied / "published" / "current.json").read_bytes()
     with pytest.raises(Py4JJavaError) as refused:
         run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
-    line = in_a_line(refused.value)
+    line = shorten_error(refused.value)
     assert "\n" not in line and str(log.parent) in line and "notInventedYet" in line
     assert next_step(refused.value).startswith("A newer release wrote that table: run this with the release that did")
     assert (copied / "published" / "current.json").read_bytes() == published

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from exporter import __main__
 from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
-from exporter.storage.files import files_below, located
+from exporter.storage.files import files_below, parse_location
 from spark_rollups import job
 from spark_rollups.frames import KEEPS_TABLES
-from spark_rollups.jars import DELTA, S3, locked
+from spark_rollups.jars import DELTA, S3, read_locks
 from spark_rollups.session import cache_folder
 from tests.programs import as_options
 from tests.spark.conftest import JAVA, QUICK
@@ -51,7 +51,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     retired = "overrides: [{topics: orders, retired: true}]"
     config.write_text(f"history: {{folder: ../history}}\n{retired}\n", encoding="utf-8")
     (tmp_path / "jars").mkdir()
-    for name in locked((DELTA, S3)):  # as in the image, whose cache has no others
+    for name in read_locks((DELTA, S3)):  # as in the image, whose cache has no others
         (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
     submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
     submit += ["--driver-java-options", JAVA]
@@ -97,7 +97,7 @@ def test_a_small_fleet_that_polls_for_two_weeks_is_still_small(tmp_path: Path) -
 def test_the_log_lies_where_the_job_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With history in object storage in the cache, or among temporary files where the cache is an image's."""
     monkeypatch.setenv("TOPIC_LIVENESS_CACHE", str(tmp_path))
-    history = located("s3://bucket/folder")
+    history = parse_location("s3://bucket/folder")
     assert job._log(history, "rollup") == tmp_path / "rollup.log"  # noqa: SLF001 - no way to it without Spark
     monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
     assert job._log(history, "rollup") == Path(tempfile.gettempdir(), "rollup.log")  # noqa: SLF001 - as above

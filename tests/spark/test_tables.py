@@ -52,7 +52,7 @@ def test_a_table_that_a_run_was_killed_in_the_first_commit_of_is_begun_anew(
     begun.write_text("run 1 began drops")
     tables = Tables(spark, tmp_path)
     rows = spark.createDataFrame([DROP], SCHEMAS["drops"])
-    with tables.named_commits():
+    with tables.name_commits():
         tables.append("drops", rows)
     assert not begun.exists()
     assert tables.count("drops") == 1

@@ -16,7 +16,7 @@ from exporter.commands.screen import Screen
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.readings import State, TopicPartition
-from exporter.history.spool import Spool, finished_files
+from exporter.history.spool import Spool, list_finished_files
 from exporter.settings.schema import Settings
 from tests.backfill_rows import Stream, each, first_polls_by_stream
 from tests.unit.past_logs import Log, Logs
@@ -82,7 +82,7 @@ def test_windows_that_a_full_spool_lost_are_written_again(
     assert prod()[0] == ExitCode.DONE
     assert [records(tmp_path, table) for table in ("windows", "coverage", "inventory")] == [3, 1, 1]
     Spool(tmp_path, "e").shrink(0)
-    assert finished_files(tmp_path / "spool") == []
+    assert list_finished_files(tmp_path / "spool") == []
     code, said = prod()
     assert code == ExitCode.DONE
     assert said.startswith("prod: finished: 3 active slots of 1 partition written; ")

@@ -14,9 +14,9 @@ from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.credentials import Credentials, Property
 from exporter.secret_files import MAX_BYTES
-from exporter.settings.dump import to_yaml
+from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
-from exporter.settings.properties import exposed_in
+from exporter.settings.properties import list_exposed_in
 from exporter.settings.schema import Settings
 
 SECRET = "hunter2-of-the-file"  # noqa: S105 - of nothing
@@ -190,7 +190,7 @@ def test_a_rotated_secret_is_noticed_as_kubernetes_rotates_it(tmp_path: Path) ->
     (tmp_path / "..next").symlink_to("..2")
     (tmp_path / "..next").rename(tmp_path / "..data")
     assert credentials.changed() == ["sasl.password"]
-    renewed = credentials.reloaded()
+    renewed = credentials.reload()
     assert (credentials.properties["sasl.password"], renewed.properties["sasl.password"]) == ("old", "new")
     assert renewed.changed() == []
 
@@ -209,7 +209,7 @@ def configuration(at: Path, value: str) -> Path:
 def test_a_secret_file_is_printed_by_its_path(secret: Path) -> None:
     """The printed configuration names the file, and loads back to the same settings."""
     settings = load_settings(configuration(secret.parent, f"{{file: '{secret}'}}"))
-    shown = to_yaml(settings)
+    shown = dump_yaml(settings)
     assert SECRET not in shown
     (secret.parent / "again.yaml").write_text(shown)
     assert load_settings(secret.parent / "again.yaml") == settings
@@ -232,7 +232,7 @@ def test_a_password_in_the_configuration_itself_is_a_secret_that_everybody_may_r
     """Its text in a file that everybody may read is warned of, one line for each property, and is not quoted."""
     config = configuration(tmp_path, f"{value}\n      ssl.key.password: {value}\n      ssl.key.location: /run/tls.key")
     config.chmod(mode)
-    lines = exposed_in(config)
+    lines = list_exposed_in(config)
     expected = (
         f"{{}}: its value is in {config}, which every user of this host can read (mode {mode:04o}); next step: "
         "chmod o-r, or {{file: PATH}} or ${{NAME}} in its place"

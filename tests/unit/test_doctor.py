@@ -21,7 +21,7 @@ from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.doctor import cluster, host
 from exporter.doctor.examination import connection, examine, exit_code
-from exporter.doctor.findings import Finding, Severity, all_within, write
+from exporter.doctor.findings import Finding, Severity, call_within, write
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
@@ -232,7 +232,7 @@ def test_a_call_that_hangs_costs_itself_only() -> None:
     never = threading.Event()
     calls: dict[str, Callable[[], object]] = {"hangs": never.wait, "fails": lambda: 1 / 0, "well": lambda: 42}
     began = time.monotonic()
-    outcomes = all_within(0.3, calls)
+    outcomes = call_within(0.3, calls)
     assert time.monotonic() - began < 60
     never.set()
     assert outcomes["well"] == 42

@@ -23,9 +23,9 @@ def test_rows_of_a_cluster_are_its_own() -> None:
     again = replace(rows[9], end_offset=99)
     table = table_of([*rows, again])
     assert len(table) == len(rows)
-    assert list(table.of_cluster("a")) == [("a", topic, number) for topic in "xy" for number in (None, 1, 3)]
-    assert table.of_cluster("a")["a", again.topic, again.partition].end_offset == 99
-    assert not table.of_cluster("none")
+    assert list(table.select_cluster("a")) == [("a", topic, number) for topic in "xy" for number in (None, 1, 3)]
+    assert table.select_cluster("a")["a", again.topic, again.partition].end_offset == 99
+    assert not table.select_cluster("none")
 
 
 def test_rows_of_a_layout_are_those_that_are_asked_for_one_by_one() -> None:

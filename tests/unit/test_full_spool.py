@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from exporter.domain.history.rows import Coverage, Inventory, Source, Window
-from exporter.history.spool import Spool, finished_files
+from exporter.history.spool import Spool, list_finished_files
 
 POLLED, BACKFILLED = Source.POLL, Source.BACKFILL
 
@@ -32,9 +32,9 @@ def kept(folder: Path, files: list[Written], drop: int) -> list[Written]:
         assert isinstance(path, Path)
         os.utime(path, (1000.0 + age, 1000.0 + age))
         paths[path] = source, row, at
-    written = finished_files(folder / "spool")
+    written = list_finished_files(folder / "spool")
     Spool(folder, "e").shrink(sum(file.size for file in written[drop:]))
-    return [paths[file.path] for file in finished_files(folder / "spool") if isinstance(file.path, Path)]
+    return [paths[file.path] for file in list_finished_files(folder / "spool") if isinstance(file.path, Path)]
 
 
 def test_a_backfill_loses_what_says_that_its_windows_are_there(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, Searches
+from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, NewestSearches
 from exporter.domain.polls.readings import END_OF_TIME, Answers, Reason, TopicPartition
 from tests.lookup_answers import Answer, answer_at
 from tests.times import answered, led
@@ -53,7 +53,7 @@ class Searched:
         self.targets: list[list[float]] = [[] for _ in partitions]
         guess = np.array([math.nan if one is None else one for one in guesses])
         whole = np.zeros(len(latest), dtype=np.bool_)
-        self._searches = Searches(np.array(latest, dtype=np.int64), guess=guess, now=now, whole=whole)
+        self._searches = NewestSearches(np.array(latest, dtype=np.int64), guess=guess, now=now, whole=whole)
         membership = led({TopicPartition("t", at): 1 for at in range(len(partitions))})
         while len((step := self._searches.step())[0]):
             self._searches.take(step[0], self.by_time(membership, *step))

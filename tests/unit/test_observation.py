@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exporter.domain.history.observation import existing_streams
+from exporter.domain.history.observation import do_streams_exist
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS
 
 BEFORE, AT = 95 * HOUR_MICROS, 99 * HOUR_MICROS
@@ -34,4 +34,4 @@ def existing(rows: list[tuple[int, int, bool]]) -> list[bool]:
     """Return which partitions of one topic exist, of (number of its id, listed at, deleted), polled at AT."""
     topic_id, listed_at, deleted = (np.array(column) for column in zip(*rows, strict=True))
     topic = np.zeros(len(rows), np.intp)
-    return existing_streams(["prod"] * len(rows), topic, topic_id, listed_at, deleted, {"prod": AT}).tolist()  # type: ignore[no-any-return]
+    return do_streams_exist(["prod"] * len(rows), topic, topic_id, listed_at, deleted, {"prod": AT}).tolist()  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.cli import run
 from exporter.collectors.offsets import Gap, OffsetRow, Spec, list_offsets
-from exporter.commands.offsets import Request, list_to
+from exporter.commands.offsets import OffsetsRequest, list_to
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
 from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition
@@ -42,7 +42,7 @@ KEY = TopicPartition("orders", 0)
 )
 def test_times_are_parsed(text: str, seconds: float) -> None:
     """A zone counts, without one it is UTC; plain digits are milliseconds; parts of a millisecond are rounded up."""
-    assert Request.parse([text, text], [], NOON).times == [seconds]
+    assert OffsetsRequest.parse([text, text], [], NOON).times == [seconds]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ SETTINGS = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"boo
 def written(source: Logs, style: str, *times: Spec | float) -> tuple[int, str, str]:
     """Return the exit code, and what is written to standard output and error for one cluster."""
     out, errors = io.StringIO(), io.StringIO()
-    code = list_to(out, errors, SETTINGS.clusters, SETTINGS, Request(times), style, lambda *_: source)
+    code = list_to(out, errors, SETTINGS.clusters, SETTINGS, OffsetsRequest(times), style, lambda *_: source)
     return code, out.getvalue(), errors.getvalue()
 
 

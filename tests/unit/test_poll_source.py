@@ -12,7 +12,7 @@ import pytest
 from exporter.domain.arrays import Rows
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Answers, Reason
-from exporter.kafka.poll_source import COMPARED, PollSource
+from exporter.kafka.poll_source import COMPARED, BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from tests.lookup_answers import Answer, answers_of
 from tests.unit.readings import ManualClock
@@ -52,7 +52,7 @@ class Both:
         failed = [reasons.get(row) for row in rows.tolist()]
         return answers_of(Answer(10) if reason is None else Answer(reason=reason) for reason in failed)
 
-    def denied(self) -> bool:
+    def is_denied(self) -> bool:
         return False
 
     def refresh(self) -> None:
@@ -62,9 +62,9 @@ class Both:
         pass
 
 
-def first_poll(connection: Both) -> tuple[PollSource, Answers]:
+def first_poll(connection: Both) -> tuple[BrokerPollSource, Answers]:
     """The source after one poll, and its LATEST."""
-    source = PollSource(cast("KafkaSource", connection), ManualClock(0.0), worth_batching=1)
+    source = BrokerPollSource(cast("KafkaSource", connection), ManualClock(0.0), worth_batching=1)
     source.metadata(fresh=True)
     return source, source.latest(np.arange(PARTITIONS))
 

@@ -223,16 +223,16 @@ def test_every_change_of_what_is_published_is_noticed(tmp_path: Path) -> None:
 def test_the_report_of_the_newest_day_that_counts_is_the_last_one(tmp_path: Path) -> None:
     """It is served, and its time is shown, also where that of an earlier week was written later; a draft is none."""
     expectations = Expectations(tmp_path)
-    assert expectations.reported_at() is None
+    assert expectations.find_report_time() is None
     for day, written in (("2026-03-02", 2000.0), ("2026-02-23", 3000.0), ("2026-03-02/.liveness.7", 4000.0)):
         report = tmp_path / "published" / "reports" / day / "liveness.html"
         report.parent.mkdir(parents=True)
         report.write_text(day)
         os.utime(report, (written, written))
-    assert expectations.reported_at() == 2000.0
+    assert expectations.find_report_time() == 2000.0
     assert expectations.report("liveness.html") == b"2026-03-02"
-    assert expectations.reported_at(lambda folder: folder.name == "2026-02-23") == 3000.0
-    assert expectations.reported_at(lambda _: False) is None
+    assert expectations.find_report_time(lambda folder: folder.name == "2026-02-23") == 3000.0
+    assert expectations.find_report_time(lambda _: False) is None
 
 
 def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.history.cluster_states import read_state
 from exporter.history.recorder import History
-from exporter.history.spool import HistoryError, Spool, finished_files
+from exporter.history.spool import HistoryError, Spool, list_finished_files
 from exporter.storage import files as storage
 from exporter.storage import storage_thread
 from tests.groups import Group, sweep_of
@@ -231,7 +231,7 @@ def ingest(bench: Bench, *left: str) -> None:
     """Tell, as a rollup does, that all files are in its ledger but those of the tables that are ``left`` out."""
     published = bench.folder / "published"
     published.mkdir(exist_ok=True)
-    names = [file.name for file in finished_files(bench.folder / "spool") if file.path.parent.name not in left]
+    names = [file.name for file in list_finished_files(bench.folder / "spool") if file.path.parent.name not in left]
     (published / "ingested.txt").write_text("".join(f"{name}\n" for name in names))
 
 
@@ -240,7 +240,7 @@ def test_only_ingested_files_expire(bench: Bench) -> None:
     bench.polls(0, 1)
     bench.flush()
     spool = Spool(bench.folder, "exporter-1")
-    for _, path, _ in finished_files(spool.folder):
+    for _, path, _ in list_finished_files(spool.folder):
         os.utime(str(path), (1000.0, 1000.0))
     assert spool.expire(older_than=5000.0) == 0
     ingest(bench, "windows")
@@ -269,7 +269,7 @@ def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.
     spool = Spool(bench.folder, "exporter-1")
     assert spool.shrink(10**9) == {}
     assert spool.shrink(0) == {"c": 1}
-    assert finished_files(spool.folder) == []
+    assert list_finished_files(spool.folder) == []
     assert "1 of coverage, 1 of inventory, 1 of windows; 1 windows were in them" in caplog.text
 
 
@@ -281,7 +281,7 @@ def test_a_full_spool_keeps_no_coverage_whose_windows_it_drops(
     bench.polls(*[1] * 30)
     bench.flush()
     spool = Spool(bench.folder, "exporter-1")
-    files = finished_files(spool.folder)
+    files = list_finished_files(spool.folder)
     for at, file in enumerate(files):
         os.utime(str(file.path), (1000.0 + at, 1000.0 + at))
     windows = [file.path.name for file in files if file.path.parent.name == "windows"]
@@ -300,7 +300,7 @@ def test_a_full_spool_keeps_no_coverage_whose_windows_it_drops(
         # Down to the first windows, which leaves the coverage of the same interval within the limit.
         last = next(at for at, file in enumerate(files) if file.path.parent.name == "windows")
         spool.shrink(sum(file.size for file in files[last + 1 :]))
-    left = [file.path.name for file in finished_files(spool.folder)]
+    left = [file.path.name for file in list_finished_files(spool.folder)]
     covered = {name.removeprefix("coverage-") for name in left if name.startswith("coverage-")}
     assert len(covered) == len(windows) - 1
     assert covered <= {name.removeprefix("windows-") for name in left if name.startswith("windows-")}
@@ -313,7 +313,7 @@ def test_ingested_files_leave_a_full_spool_without_a_word(bench: Bench, caplog: 
     spool = Spool(bench.folder, "exporter-1")
     ingest(bench)
     assert spool.shrink(0) == {}
-    assert (finished_files(spool.folder), caplog.text) == ([], "")
+    assert (list_finished_files(spool.folder), caplog.text) == ([], "")
 
 
 def test_a_full_spool_counts_no_loss_while_the_ledger_cannot_be_read(
@@ -324,18 +324,18 @@ def test_a_full_spool_counts_no_loss_while_the_ledger_cannot_be_read(
     bench.flush()
     ledger = bench.folder / "published" / "ingested.txt"
     ledger.parent.mkdir()
-    real = storage.opened
+    real = storage.open_file
 
     def opened(path: Path) -> object:
         if path == ledger:
             raise TimeoutError(errno.ETIMEDOUT, "the storage does not answer", str(path))
         return real(path)
 
-    monkeypatch.setattr(storage, "opened", opened)
+    monkeypatch.setattr(storage, "open_file", opened)
     spool = Spool(bench.folder, "exporter-1")
     assert spool.expire(older_than=math.inf) == 0
     assert spool.shrink(0) == {}
-    assert finished_files(spool.folder) == []
+    assert list_finished_files(spool.folder) == []
     assert "its 3 oldest files were deleted. It is unknown whether they were ingested" in caplog.text
     assert f"{ledger} cannot be read" in caplog.text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.factory.clusters import make_naming
-from exporter.settings.dump import to_yaml
+from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
 
 CLUSTERS = """
@@ -36,7 +36,7 @@ def test_each_policy_names_replicas(tmp_path: Path, pair: str, topic: str, name:
     path.write_text(f"{CLUSTERS}replicas: [{{source: east, target: west{', ' if pair else ''}{pair}}}]\n")
     settings = load_settings(path)
     assert make_naming(settings.replicas[0], settings).replica_of(topic) == name
-    path.write_text(to_yaml(settings))
+    path.write_text(dump_yaml(settings))
     assert load_settings(path) == settings
 
 

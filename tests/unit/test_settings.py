@@ -11,7 +11,7 @@ from exporter.commands.spark_job import false_alarms, retention
 from exporter.domain.verdicts import Outage, TopicOverride, TopicOwner
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
 from exporter.settings.calendars import days_of
-from exporter.settings.dump import to_yaml
+from exporter.settings.dump import dump_yaml
 from exporter.settings.errors import SettingsError
 from exporter.settings.load import Override, load_settings
 from exporter.settings.quantities import parse_duration
@@ -134,18 +134,18 @@ def test_every_setting_is_read() -> None:
     assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
     assert (false_alarms(settings), retention(settings)) == (["--false-alarms=2.5"], ["--retention-days=3650"])
     assert (settings.metrics.granularity, settings.metrics.partition) == ("topic", ("staleness", "expected_by"))
-    assert [override.as_override() for override in settings.overrides] == [
+    assert [override.make_override() for override in settings.overrides] == [
         TopicOverride(r"billing\..*", max_silence_seconds=7200.0),
         TopicOverride(".*-test", "prod", muted_until=1_775_001_600.0),
         TopicOverride("old", retired=True),
     ]
     [outage] = settings.outages
-    assert outage.as_outage() == Outage(r"orders\..*", 1_772_330_400.0, 1_772_353_800.0, "prod")
-    bavaria, france = (calendar.as_calendar(2026) for calendar in settings.calendars)
+    assert outage.make_outage() == Outage(r"orders\..*", 1_772_330_400.0, 1_772_353_800.0, "prod")
+    bavaria, france = (calendar.make_calendar(2026) for calendar in settings.calendars)
     assert (bavaria.topics, bavaria.calendar, bavaria.cluster) == (r"orders\..*", "DE-BY", "prod")
     assert (1_798_153_200.0, 1_798_239_600.0, "Christmas Day") in bavaria.days, "25 December 2026 in Berlin"
     assert (france.topics, france.calendar, france.cluster) == (".*", "FR", None)
-    assert [owner.as_owner() for owner in settings.owners] == [
+    assert [owner.make_owner() for owner in settings.owners] == [
         TopicOwner(r"billing\..*", "team-payments", "prod"),
         TopicOwner(r"(?P<team>\w+)\..*", r"team-\g<team>"),
     ]
@@ -164,7 +164,7 @@ def test_a_cluster_takes_what_it_does_not_set_from_the_general_polls(tmp_path: P
     settings = load(tmp_path, text)
     polls = [settings.poll_of(cluster) for cluster in settings.clusters]
     assert [(poll.interval, poll.request_timeout, poll.missed_polls) for poll in polls] == [(5, 2, 1), (10, 2, 3)]
-    printed = load(tmp_path, to_yaml(settings), TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="3s")
+    printed = load(tmp_path, dump_yaml(settings), TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="3s")
     polls = [printed.poll_of(cluster) for cluster in printed.clusters]
     assert [(poll.interval, poll.request_timeout, poll.missed_polls) for poll in polls] == [(5, 3, 1), (10, 3, 3)]
 

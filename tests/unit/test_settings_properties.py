@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from exporter.domain.formatting import setting_duration, setting_size
-from exporter.settings.dump import to_yaml
+from exporter.domain.formatting import spell_duration, spell_size
+from exporter.settings.dump import dump_yaml
 from exporter.settings.errors import SettingsError
 from exporter.settings.load import load_settings
 from exporter.settings.quantities import parse_duration, parse_size
@@ -22,8 +22,8 @@ SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"
 @given(st.floats(min_value=0, max_value=1e9) | st.integers(0, 10**9).map(float), st.integers(0, 2**60))
 def test_durations_and_sizes_round_trip(seconds: float, size: int) -> None:
     """Each is spelled so that it reads back exactly."""
-    assert parse_duration(setting_duration(seconds)) == seconds
-    assert parse_size(setting_size(size)) == size
+    assert parse_duration(spell_duration(seconds)) == seconds
+    assert parse_size(spell_size(size)) == size
 
 
 def reload(text: str) -> Settings:
@@ -43,7 +43,7 @@ def test_any_text_round_trips(text: str) -> None:
     """Whatever a property holds, printed as YAML and loaded again it is the same."""
     kafka = {"bootstrap.servers": "host:9092", "client.id": text}
     made = Settings.model_validate({"clusters": [{"name": "prod", "kafka": kafka}]})
-    assert reload(to_yaml(made)) == made
+    assert reload(dump_yaml(made)) == made
 
 
 SECRET = "Zq7hunter2Xw"  # noqa: S105
@@ -65,7 +65,7 @@ def test_secrets_are_masked_wherever_settings_are_shown(name: str) -> None:
     text = f"clusters: [{{name: prod, kafka: {{bootstrap.servers: host:9092, {name}: {SECRET}}}}}]"
     loaded = reload(text)
     assert loaded.clusters[0].kafka[name] == SECRET
-    for shown in (repr(loaded), str(loaded), to_yaml(loaded), repr(loaded.clusters[0].kafka)):
+    for shown in (repr(loaded), str(loaded), dump_yaml(loaded), repr(loaded.clusters[0].kafka)):
         assert SECRET not in shown
         assert "***" in shown
 

@@ -16,12 +16,12 @@ import pytest
 import yaml
 from pyarrow.fs import GcsFileSystem
 
-from exporter.settings.dump import to_yaml
+from exporter.settings.dump import dump_yaml
 from exporter.settings.errors import SettingsError
 from exporter.settings.load import load_settings
 from exporter.storage import files
 from exporter.storage import files as storage
-from exporter.storage.files import ObjectPath, located
+from exporter.storage.files import ObjectPath, parse_location
 from tests.answers import answering
 
 
@@ -40,11 +40,11 @@ def test_a_uri_names_a_folder_in_object_storage(text: str, root: str, path: str)
 
     A path is one of this host, and so is a file: URI; only what has :// is a URI.
     """
-    assert located(text) == ObjectPath(root, PurePosixPath(path))
-    assert located(str(located(text))) == located(text)
-    assert located("file:///var/lib/history") == Path("/var/lib/history")
-    assert located("s3/history") == Path("s3/history")
-    assert located("~/history") == Path.home() / "history"
+    assert parse_location(text) == ObjectPath(root, PurePosixPath(path))
+    assert parse_location(str(parse_location(text))) == parse_location(text)
+    assert parse_location("file:///var/lib/history") == Path("/var/lib/history")
+    assert parse_location("s3/history") == Path("s3/history")
+    assert parse_location("~/history") == Path.home() / "history"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_uri_that_names_none_is_refused_without_its_secrets(text: str, rule: s
 def test_settings_with_a_uri_load_back_to_the_same(tmp_path: Path) -> None:
     """As `check-config` prints them."""
     settings = load_settings(None, None, {"TOPIC_LIVENESS_HISTORY__FOLDER": "s3a://bucket/a"}, with_clusters=False)
-    printed = yaml.safe_load(to_yaml(settings))
+    printed = yaml.safe_load(dump_yaml(settings))
     assert printed["history"]["folder"] == "s3://bucket/a"
     (tmp_path / "again.yaml").write_text(yaml.safe_dump({"history": printed["history"]}))
     assert load_settings(tmp_path / "again.yaml", None, {}, with_clusters=False).history == settings.history
@@ -93,7 +93,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectPath]:
 @pytest.mark.parametrize(
     "operation",
     [
-        storage.opened,
+        storage.open_file,
         storage.file_info,
         storage.delete,
         lambda path: storage.files_in(path.parent, re.compile(".*")),
@@ -135,4 +135,4 @@ def test_a_google_bucket_that_is_not_reached_is_given_up() -> None:
         check=True,
     )
     assert answer.stdout == "the storage failed gs://bucket/file\n"
-    assert storage.for_pyarrow(located("gs://bucket/file"))[0] == "bucket/file"
+    assert storage.resolve_for_pyarrow(parse_location("gs://bucket/file"))[0] == "bucket/file"

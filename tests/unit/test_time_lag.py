@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import outcome_code
-from exporter.domain.groups.time_lag import CommitProgress, TimeLagLimits, TimeLagSearches, are_trailing, still_enough
+from exporter.domain.groups.time_lag import (
+    CommitProgress,
+    TimeLagLimits,
+    TimeLagSearches,
+    are_still_narrow,
+    are_trailing,
+)
 from exporter.domain.groups.time_points import NOWHERE, POINTS_PER_PARTITION, Points
 from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from tests.groups import Group, GroupPartition, positions_of
@@ -110,7 +116,7 @@ def searched(
     for _ in range(500):
         pending, targets = searches.step(known.points)
         if not len(pending):
-            known.points = known.points.trimmed(rows, offsets)
+            known.points = known.points.trim(rows, offsets)
             return {
                 offset: ended(searches, at, int(lookups[searches.row[at]]))
                 for at, offset in enumerate(offsets[behind].tolist())
@@ -326,7 +332,7 @@ def test_a_proof_of_an_earlier_look_is_enough_where_it_is_narrow_and_not_from_th
     low: int, high: int, enough: bool
 ) -> None:
     """As wide as the tolerance, or as 5 % of the smallest lag; a clock that was set back puts it into the future."""
-    assert still_enough(np.array([low]), np.array([high]), NOW, 1000, SLACK).tolist() == [enough]
+    assert are_still_narrow(np.array([low]), np.array([high]), NOW, 1000, SLACK).tolist() == [enough]
 
 
 @pytest.mark.parametrize("committed", [51, 60])

@@ -139,7 +139,7 @@ class SilenceRules:
             late=silent & clocks.late(clock, ticks),
             alarming=by_now,
             without_drop=without_drop,
-            retired=(until - since >= retired_after(dead_from - since)) | (dead_from <= self.polled_from[rows]),
+            retired=(until - since >= find_retirement(dead_from - since)) | (dead_from <= self.polled_from[rows]),
             unproved=silent_now & (now - until > np.maximum(slot, behind)) & (unproved > suspect),
         )
         scores.score[at] = score
@@ -166,7 +166,7 @@ class SilenceRules:
             late=np.zeros(len(rows), np.bool_),
             alarming=(silence > suspect, silence > dead),
             without_drop=(without > suspect, without > dead),
-            retired=(silence >= retired_after(dead)) | (since + dead <= self.polled_from[rows]),
+            retired=(silence >= find_retirement(dead)) | (since + dead <= self.polled_from[rows]),
             unproved=(now - since > suspect) & (now - until > np.maximum(slot, behind)),
         )
         scores.score[at] = self.dead[rows] * silence / dead
@@ -262,7 +262,7 @@ class ExpectationSet:
         rows = self.table.rows_of(layout.topics, topic_ids, topic, partition)
         return rows[:count], rows[count:]
 
-    def before_restart(self, rows: Rows) -> BeforeRestart:
+    def find_before_restart(self, rows: Rows) -> BeforeRestart:
         """Return what the rollup knew of partitions, by their ``rows`` (-1: nothing)."""
         before = BeforeRestart.blank(len(rows))
         here = np.flatnonzero(rows >= 0)
@@ -291,7 +291,7 @@ def dead_at_latest(clocks: Clocks, clock: Rows, start: Floats, since: Floats, li
     return np.fmin(limit, np.fmax(DEAD_AT_LATEST_SECONDS, pause))
 
 
-def retired_after(dead_after: Floats | float) -> Floats:
+def find_retirement(dead_after: Floats | float) -> Floats:
     """Return the seconds of silence after which a stream is retired, given those after which it is dead. Any shape."""
     return np.maximum(RETIRED_AFTER_SECONDS, dead_after + DEAD_BEFORE_RETIRED_SECONDS)
 

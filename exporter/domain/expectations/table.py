@@ -215,11 +215,11 @@ class ExpectationTable(Mapping[Key, Expectation]):
         found = code >= 0 and row < len(streams) and streams[row] == wanted
         return row + (within.start or 0) if found else -1
 
-    def of_cluster(self, name: str) -> ExpectationTable:
+    def select_cluster(self, name: str) -> ExpectationTable:
         """Return the rows of a cluster; nothing is copied."""
         return self.part(self._of_cluster(name))
 
-    def of_verdicts(self, names: Sequence[str]) -> Rows:
+    def find_verdicts(self, names: Sequence[str]) -> Rows:
         """Return the rows that were published with one of these verdicts."""
         return np.flatnonzero(self.texts["verdict"].column(names.__contains__, none=False))
 

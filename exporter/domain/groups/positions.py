@@ -219,7 +219,7 @@ class Positions:
         of_rows = {name: np.concatenate([getattr(one, name) for one in tables])[order] for name in _OF_ROWS}
         return cls(rows, **of_groups, **of_rows)
 
-    def missed_again(self, names: Iterable[str]) -> Positions:
+    def carry_missed(self, names: Iterable[str]) -> Positions:
         """Return the positions of some of the groups, which one more sweep could not read."""
         wanted = set(names)
         chosen = np.array([name in wanted for name in self.rows.names], dtype=np.bool_)

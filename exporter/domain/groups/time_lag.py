@@ -33,7 +33,7 @@ _FUTURE, _NO_TIMESTAMP = outcome_code(NoTimeLag.FUTURE), outcome_code(NoTimeLag.
 _HIDDEN = outcome_code(Reason.HIDDEN)
 
 
-def still_enough(low: Offsets, high: Offsets, now: int, tolerance: int, slack: int) -> Flags:
+def are_still_narrow(low: Offsets, high: Offsets, now: int, tolerance: int, slack: int) -> Flags:
     """Return which brackets of earlier searches (``Search.lasting``) are narrow enough now."""
     allowed = np.maximum(tolerance, np.floor(RELATIVE_TOLERANCE * (now - high)))
     enough: Flags = (high - low <= allowed) & (low <= now + slack)
@@ -152,7 +152,7 @@ class TimeLagSearches:
 
     @property
     def lasting(self) -> Flags:
-        """Whether the result stays valid as long as the offset and the log before it; see ``still_enough``."""
+        """Whether the result stays valid as long as the offset and the log before it; see ``are_still_narrow``."""
         # Without a point behind the offset its bracket ends at the time of the search.
         lasting: Flags = (self.outcome == ANSWERED) & (self.high < self.limits.now)
         return lasting

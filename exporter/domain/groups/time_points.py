@@ -91,7 +91,7 @@ class Points(ColumnSet):
         first: Rows = np.minimum.accumulate(known[::-1])[::-1][places]
         return first
 
-    def trimmed(self, rows: Rows, committed: Offsets) -> Points:
+    def trim(self, rows: Rows, committed: Offsets) -> Points:
         """Keep what the next search may need: the points around each committed offset, and the newest others.
 
         ``rows`` [m] are the partitions of the committed offsets, any number of each; those of others stay.

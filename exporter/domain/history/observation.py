@@ -82,7 +82,7 @@ class Observed:
         return (self.unreadable_since >= 0) & (self.unreadable_since >= self.until)
 
 
-def observed(streams: int, listings: Listings, failures: Failures, polls: Sequence[Polls]) -> Observed:
+def observe(streams: int, listings: Listings, failures: Failures, polls: Sequence[Polls]) -> Observed:
     """Return up to when polls and listings prove the silence of each stream; ``polls`` are by observer.
 
     A stream that an exporter listed before its last start, and not since, is proved only up to that start.
@@ -189,7 +189,7 @@ def _newest_before(stream: Rows, at: Integers, listings: Listings, chosen: Rows)
     return found
 
 
-def existing_streams(
+def do_streams_exist(
     cluster: Sequence[str],
     topic: Rows,
     topic_id: Rows,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows, replace_nan
-from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, Scores, retired_after
+from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, Scores, find_retirement
 from exporter.domain.judging.gap_law import judge_ages
 from exporter.domain.judging.incidents import ClusterStreams, Held, Incident, Silent, build_drop_incident, hold
 from exporter.domain.learning.drops import OngoingDrop
@@ -165,7 +165,7 @@ class Detector:
             layout = metadata.membership.layout
             ids = [metadata.topics[name].topic_id for name in layout.topics]
             of_partitions, of_topics = self.expectations.rows_of(layout, ids)
-            before = self.expectations.before_restart(of_partitions)
+            before = self.expectations.find_before_restart(of_partitions)
             self._laid_out = (metadata, of_partitions, of_topics, before)
         return self._laid_out[1:]
 
@@ -244,7 +244,7 @@ def overrule_silences(silences: Silences, overrides: OverrideColumns, now: float
         (overrides.retired, Verdict.RETIRED),
         (np.isnan(limit), Verdict.MUTED),
         (~silences.there, Verdict.LEARNING),
-        ((proved > limit) & (proved >= retired_after(limit)), Verdict.RETIRED),
+        ((proved > limit) & (proved >= find_retirement(limit)), Verdict.RETIRED),
         (proved > limit, Verdict.DEAD),
         (proved > suspect_after, Verdict.SUSPECT),
         ((now - silences.since > suspect_after) & (now - silences.until > suspect_after), Verdict.HELD),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain.expectations.silence_rules import retired_after
+from exporter.domain.expectations.silence_rules import find_retirement
 from exporter.domain.formatting import duration, duration_at_most, moment, plural
 from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
 from exporter.domain.learning.drops import OngoingDrop
@@ -242,7 +242,7 @@ def _limits(row: EvidenceFacts) -> str | None:
         dead_after = 0.0
         if row.expected_by is not None and row.last_advance is not None:
             dead_after = row.expected_by - row.last_advance
-        return f"{died}; retired after {duration(float(retired_after(dead_after)))} of silence"
+        return f"{died}; retired after {duration(float(find_retirement(dead_after)))} of silence"
     if row.verdict == Verdict.HELD:
         return _if_proved(row, from_)
     if row.verdict in (Verdict.SUSPECT, Verdict.LATE):

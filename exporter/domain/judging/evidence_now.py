@@ -25,7 +25,7 @@ from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SE
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.readers_and_copies import SILENT, readers_line
 from exporter.domain.learning.drops import OngoingDrop
-from exporter.domain.learning.profiles import missed_scale
+from exporter.domain.learning.profiles import scale_missed
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import GAPS, NO_RULE, Expectation, TopicOverride, Verdict
@@ -199,7 +199,7 @@ def _missed_scale(row: Expectation) -> float:
     if row.schedule is not None or row.profile is None or None in (row.active_slots, row.observed_seconds):
         return 1.0
     known = (np.array([value], np.float64) for value in (row.active_slots, row.observed_seconds, row.profile))
-    return float(missed_scale(*known)[0])
+    return float(scale_missed(*known)[0])
 
 
 def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | None) -> str | None:

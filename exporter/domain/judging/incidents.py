@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows
-from exporter.domain.formatting import iso, moment, some
+from exporter.domain.formatting import iso, list_some, moment
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.scoring.simultaneous_silences import (
@@ -58,7 +58,9 @@ class Incident:
         of = "topics" if self.leader is None else f"topics led by broker {self.leader}"
         begin, end = moment(self.since), moment(self.until)
         when = f"about {begin}" if begin == end else f"between {begin} and {end}"
-        return f"{len(self.topics)} of {self.with_expectation} {of} fell silent together {when} ({some(self.topics)})"
+        return (
+            f"{len(self.topics)} of {self.with_expectation} {of} fell silent together {when} ({list_some(self.topics)})"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,15 +156,15 @@ def groups_of_silences(silent: Silent, with_expectation: int, share: float) -> I
     crossed = silent.holdable | silent.hold_expired
     left = silent.has_expectation & ~np.isnan(silent.since) & ~np.isnan(silent.overdue)
     for of, ordinary in ((silent.unusual, NOTICED), (crossed, ORDINARY), (left, None)):
-        some = np.flatnonzero(of & left)
-        since, overdue = silent.since[some], silent.overdue[some]
+        list_some = np.flatnonzero(of & left)
+        since, overdue = silent.since[list_some], silent.overdue[list_some]
         found = (
-            group_overdue(since, overdue, crossed[some], with_expectation, share)
+            group_overdue(since, overdue, crossed[list_some], with_expectation, share)
             if ordinary is None
             else group_silences(since, overdue, with_expectation, share, ordinary)
         )
         for group in found:
-            members = some[group.members]
+            members = list_some[group.members]
             if silent.holdable[members].any() and np.count_nonzero(~silent.hold_expired[members]) > least:
                 yield group._replace(members=members)
                 left[members] = False

@@ -17,7 +17,7 @@ from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SE
 from exporter.domain.learning.baselines import WEEKS, Baselines, longest_usual
 from exporter.domain.learning.drops import DAY
 from exporter.domain.learning.hours import Integers
-from exporter.domain.learning.profiles import missed_scale
+from exporter.domain.learning.profiles import scale_missed
 from exporter.domain.learning.rest_days import Rest, extra_seconds_for_rests, is_due_on, quiet
 from exporter.domain.learning.schedule import has_schedule
 from exporter.domain.learning.slots import BY_HOUR
@@ -74,7 +74,7 @@ class MeasuredSilences:
         self.largest_silence_end = of_baseline(baselines.largest_silence_end, np.nan)
         self.schedule = of_baseline(baselines.schedule, np.array(None))
         by_schedule = has_schedule(self.schedule)
-        scale = missed_scale(baselines.active_slots.astype(np.float64), baselines.observed, baselines.profile)
+        scale = scale_missed(baselines.active_slots.astype(np.float64), baselines.observed, baselines.profile)
         self._scale = np.where(by_schedule, 1.0, of_baseline(scale, 1.0))
         self.largest_missed = of_baseline(baselines.largest_missed, np.nan) * self._scale
         by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))

@@ -324,7 +324,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         replica_of=[
             describe_copy(compared.source, source, readings)
             for compared in one.comparisons
-            for source, readings in compared.table.copied_to(topic, partition).items()
+            for source, readings in compared.table.find_copies(topic, partition).items()
         ],
         past_alarms=None
         if (alarms := one.past_alarms.get(TOPIC if partition is None else PARTITION)) is None

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from exporter.domain.expectations.silence_rules import retired_after
+from exporter.domain.expectations.silence_rules import find_retirement
 from exporter.domain.judging.evidence_now import JudgedSubject, evidence_of_all, foresee
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reading
@@ -101,7 +101,7 @@ def _foreseen(own: JudgedSubject, now: float) -> dict[str, float | None]:
     last, dead = judged.last_advance, judged.expected_by or (None if overridden else foreseen.dead_from)
     return {
         "suspect_from": None if overridden else foreseen.suspect_from,
-        "retired_from": None if last is None or dead is None else last + float(retired_after(dead - last)),
+        "retired_from": None if last is None or dead is None else last + float(find_retirement(dead - last)),
         "missed_slots": None if overridden else foreseen.missed,
     }
 

@@ -45,7 +45,7 @@ def flat(active: Floats, observed: Floats) -> Floats:
     return np.broadcast_to(np.maximum(rate, _LEAST_RATE), active.shape)
 
 
-def missed_scale(active: Floats, observed_seconds: Floats, rates: Floats) -> Floats:
+def scale_missed(active: Floats, observed_seconds: Floats, rates: Floats) -> Floats:
     """Return by what missed slots count for people: so that a usual week misses as many as were active in the past.
 
     ``rates`` [n, 168] are those of the profile, which draws runs at fixed hours towards the hours around them. So the

@@ -39,7 +39,7 @@ class SizesOfPartitions(NamedTuple):
     """All replicas, and copies that are being moved to another disk."""
 
 
-class Replicas:
+class LogReplicas:
     """Replicas with their log sizes, each a row of the columns [r], sorted by the row of the partition and broker."""
 
     __slots__ = ("broker", "log", "moving", "row")
@@ -55,7 +55,7 @@ class Replicas:
         self.moving = np.zeros(len(row), dtype=np.int64)
         """Bytes of a copy that is being moved to another disk of the broker."""
 
-    def by_broker(self) -> Iterator[tuple[int, Rows]]:
+    def group_by_broker(self) -> Iterator[tuple[int, Rows]]:
         """Return for each broker the indices of its replicas, by partition."""
         order = np.argsort(self.broker, kind="stable")
         brokers, first = np.unique(self.broker[order], return_index=True)
@@ -126,7 +126,7 @@ class Inspections:
             _moved(self.disk_bytes, valid, here, there, len(layout)),
         )
 
-    def with_sizes(self, sizes: SizesOfPartitions) -> Inspections:
+    def replace_sizes(self, sizes: SizesOfPartitions) -> Inspections:
         """Return the same, with new sizes where all brokers were asked for them."""
         new = sizes.complete
         return replace(

@@ -53,8 +53,8 @@ class Membership:
         return cls(
             layout,
             np.array(leaders, dtype=np.int32),
-            ragged([info.replicas for info in infos]),
-            ragged([info.in_sync for info in infos]),
+            flatten_lists([info.replicas for info in infos]),
+            flatten_lists([info.in_sync for info in infos]),
         )
 
     @classmethod
@@ -102,7 +102,7 @@ class Membership:
         )
 
 
-def ragged(lists: Sequence[Sequence[int]]) -> tuple[Rows, NDArray[np.int32]]:
+def flatten_lists(lists: Sequence[Sequence[int]]) -> tuple[Rows, NDArray[np.int32]]:
     """Return n lists of broker ids as (first [n + 1], all ids)."""
     first = np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.intp)
     return first, np.fromiter((number for each in lists for number in each), dtype=np.int32, count=int(first[-1]))
@@ -111,7 +111,7 @@ def ragged(lists: Sequence[Sequence[int]]) -> tuple[Rows, NDArray[np.int32]]:
 def _lists_of(
     rows: Rows, one: tuple[Rows, NDArray[np.int32]], other: tuple[Rows, NDArray[np.int32]]
 ) -> tuple[Rows, NDArray[np.int32]]:
-    """Return some lists of broker ids (see ``ragged``) of ``one`` and, by rows after those, of the ``other``."""
+    """Return some lists of broker ids (see ``flatten_lists``) of ``one`` and, by rows after those, of the ``other``."""
     start = np.concatenate([one[0][:-1], other[0][:-1] + len(one[1])])[rows]
     count = np.concatenate([np.diff(one[0]), np.diff(other[0])])[rows]
     first = np.concatenate([[0], np.cumsum(count)]).astype(np.intp)

@@ -25,7 +25,7 @@ _MISSING_ANSWER, _OTHER, _TIMED_OUT, _HIDDEN = map(
 )
 
 
-class Searches:
+class NewestSearches:
     """Searches the newest timestamps of n partitions that end at ``latest`` [n].
 
     Each answer is a record, so that a good guess costs one look-up, or two where later records are older. Otherwise the

@@ -63,7 +63,7 @@ COMPARED = 0
 NOT_COMPARED_CODES: Mapping[NotCompared, int] = {reason: code for code, reason in enumerate(NotCompared, start=1)}
 
 
-def not_compared_of_code(code: int) -> NotCompared | None:
+def decode_not_compared(code: int) -> NotCompared | None:
     """Return the reason behind a code in a column; None for COMPARED."""
     return None if code == COMPARED else _NOT_COMPARED[code - 1]
 
@@ -110,10 +110,10 @@ class ReplicaTable:
             REPLICA_STATES[self.state[row]],
             replace_nan(self.lag_seconds[row]),
             int(self.lag_records.value[row]) if self.lag_records.known[row] else None,
-            not_compared_of_code(int(self.reason[row])),
+            decode_not_compared(int(self.reason[row])),
         )
 
-    def copied_to(self, target: str, partition: int | None = None) -> dict[str, list[ReplicaReading]]:
+    def find_copies(self, target: str, partition: int | None = None) -> dict[str, list[ReplicaReading]]:
         """Return the readings of a replica, or of one of its partitions, by the topic that it is a copy of."""
         found = {}
         for topic, name in zip(self.layout.topics, self.targets, strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Rows
-from exporter.domain.formatting import some
+from exporter.domain.formatting import list_some
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicInfo
 from exporter.domain.replicas.comparison import Matching
@@ -143,8 +143,8 @@ def find_faults(source: str, target: str, pairing: Pairing) -> list[str]:
     if matching.contested:
         named = [f"{copy} <- {', '.join(topics)}" for copy, topics in matching.contested.items()]
         found.append(
-            f"replicas: in {target} more than one topic maps to {some(named)}; next step: narrow include, exclude or "
-            "pattern until one topic is left for each"
+            f"replicas: in {target} more than one topic maps to {list_some(named)}; next step: narrow include, exclude "
+            "or pattern until one topic is left for each"
         )
     sizes = {
         (topic, copy): (mine.topics[topic].partitions, theirs.topics[copy].partitions)
@@ -157,13 +157,13 @@ def find_faults(source: str, target: str, pairing: Pairing) -> list[str]:
     ]
     if uneven:
         found.append(
-            f"replicas with more or fewer partitions than their source, compared where they match: {some(uneven)}; "
-            "next step: give both topics the same number of partitions: MirrorMaker copies to the same partition"
+            f"replicas with more or fewer partitions than their source, compared where they match: {list_some(uneven)}"
+            "; next step: give both topics the same number of partitions: MirrorMaker copies to the same partition"
         )
     stamped = [copy for copy in matching.replicas.values() if _is_stamped(theirs.topics[copy])]
     if stamped:
         found.append(
-            f"replicas whose brokers set the timestamps, so that lag is unknown: {some(stamped)}; next step: "
+            f"replicas whose brokers set the timestamps, so that lag is unknown: {list_some(stamped)}; next step: "
             "message.timestamp.type=CreateTime on the replica"
         )
     return found

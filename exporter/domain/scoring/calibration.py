@@ -185,7 +185,7 @@ class Scored:
     """Whether the silence lay in a known outage of its topic."""
 
 
-def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def find_judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return one row of each topic-week that counts, and the rows that are unusual silences in these.
 
     A topic-week counts if the topic advanced in it; for partitions, if at least two of them did. A topic-week with a
@@ -316,7 +316,7 @@ def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: 
         if weeks or len(in_outages):
             judged += weeks
             spanned += 1
-            dead = fitted_threshold(_past_scores(alone, week), allowed).dead
+            dead = fit_threshold(_past_scores(alone, week), allowed).dead
             worst.append(alone.worst(week, week + 1, now))
             alarmed.append(worst[-1] > dead)
             known.append(in_outages)
@@ -324,7 +324,7 @@ def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: 
     scores, called_dead, in_outages = map(np.concatenate, (worst, alarmed, known))
     pauses = present.pause(scores)
     fitted = alone.weeks(now - FITTED_WEEKS, now)
-    threshold = fitted_threshold(present, allowed)
+    threshold = fit_threshold(present, allowed)
     expected = float(present.false_alarms(np.array([threshold.dead]))[0])
     beyond, known_beyond = scores > threshold.dead, int((in_outages > threshold.dead).sum())
     outages = float((1 - pauses).sum()) + len(in_outages)
@@ -357,7 +357,7 @@ def _past_scores(alone: _Alone, week: int) -> PastScores:
     return fit(*_evidence(alone, week))
 
 
-def fitted_threshold(scores: PastScores, allowed: float) -> Threshold:
+def fit_threshold(scores: PastScores, allowed: float) -> Threshold:
     """Return the thresholds of a fleet for a rate per 1,000 topic-weeks, at most HIGHER above those of the prior.
 
     In an odd fleet they would otherwise rise until nobody is told of a death in time.
