@@ -42,7 +42,7 @@ _STARTS_WITHIN = 30.0
 
 _CLOSES_WITHIN = 10.0
 
-POLLS = "exporter.kafka.poll_source:PollSource.of"
+POLLS = "exporter.kafka.poll_source:BrokerPollSource.of"
 OFFSETS = "exporter.kafka.source:KafkaSource"
 TIERS = "exporter.kafka.tiered_offsets:TierClient"
 LOG_SIZES = "exporter.kafka.log_dirs:LogDirsClient"

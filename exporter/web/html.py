@@ -185,7 +185,7 @@ def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> s
         owners=sorted(owners)[:500],
         sorts=_SORTS,
         sort=f"-{query.sort}" if query.descending else query.sort,
-        name_unread_clusters=name_unread_clusters(status, known, query),
+        not_read=name_unread_clusters(status, known, query),
         before=_link(query, max(0, query.offset - SHOWN)) if query.offset else None,
         after=_link(query, end) if end < page.total and page.items else None,
     )
@@ -234,7 +234,7 @@ def _templates() -> Environment:
     made.filters.update(
         moment=moment,
         duration=duration,
-        list_some=list_some,
+        some=list_some,
         count=lambda number: f"{number:,}",
         age=ago,
         ago=lambda at, now: "" if at is None else f"{moment(at)} ({ago(now - at)})",

@@ -249,10 +249,10 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
 
 HOLDER = """
 import sys, time
-from exporter.storage.files import located
+from exporter.storage.files import parse_location
 from spark_rollups.lock import Lease
 
-lease = Lease(located(sys.argv[1]), renew_seconds=0.5, expiry_seconds=6.0)
+lease = Lease(parse_location(sys.argv[1]), renew_seconds=0.5, expiry_seconds=6.0)
 while True:
     print("sure" if lease.sure else "lost", flush=True)
     time.sleep(0.2)

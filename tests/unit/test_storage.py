@@ -112,11 +112,11 @@ def test_what_google_answers_is_an_error_of_the_storage(
 
 ASK_GOOGLE = """
 from exporter.storage import files
-from exporter.storage.files import file_info, located
+from exporter.storage.files import file_info, parse_location
 
 files.GOOGLE_RETRY_SECONDS = 1.0
 try:
-    file_info(located("gs://bucket/file"))
+    file_info(parse_location("gs://bucket/file"))
 except OSError as error:
     print(error.strerror, error.filename)
 """
