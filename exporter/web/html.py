@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from exporter.domain.formatting import ago, duration, list_some, moment, plural
+from exporter.domain.formatting import ago, duration, moment, plural
 from exporter.domain.judging.queries import GRAVEST, ClusterFacts, Query, explain_subject, partitions, topics
 from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.readings import State
@@ -234,7 +234,6 @@ def _templates() -> Environment:
     made.filters.update(
         moment=moment,
         duration=duration,
-        some=list_some,
         count=lambda number: f"{number:,}",
         age=ago,
         ago=lambda at, now: "" if at is None else f"{moment(at)} ({ago(now - at)})",

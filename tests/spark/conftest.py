@@ -27,7 +27,10 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-    # As in a local session: else a process is started for the rights of each file.
+}
+
+RAW_FILES = {
+    # As in a local session: else a process is started for the rights of each file. S3's connector fails with it.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }

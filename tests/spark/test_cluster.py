@@ -22,7 +22,7 @@ from tests.delta import active_hours, commits, table_size
 from tests.demo.broker import free_port
 from tests.plain_http import get
 from tests.programs import as_options, python_with_the_wheel, python_without_this_project, running
-from tests.spark.conftest import JAVA, QUICK
+from tests.spark.conftest import JAVA, QUICK, RAW_FILES
 from tests.spark.story import HOUR, World, at, every, moment
 from tests.waiting import until
 
@@ -32,6 +32,7 @@ PARTITIONS = 1_400
 
 SMALL = {
     **QUICK,
+    **RAW_FILES,
     "spark.driver.extraJavaOptions": JAVA,
     "spark.executor.extraJavaOptions": JAVA,
     "spark.executor.memory": "512m",

@@ -82,7 +82,7 @@ def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line
 
 
 def test_a_rollup_that_loses_its_lease_in_the_middle_writes_nothing_after_it(server: S3Server, jobs: HeldJobs) -> None:
-    """Cut off between two commits of one stage, it takes its claim back, and ends before the next commit."""
+    """Cut off between two commits of one stage, it gives its claim up, and ends before the next commit."""
     folder = story(server, "lost")
     jobs.start("lost", "streams")
     server.stop_answering()
@@ -90,7 +90,7 @@ def test_a_rollup_that_loses_its_lease_in_the_middle_writes_nothing_after_it(ser
     (folder / "rollup.lock" / f"{1:032x}.json").write_text('{"process": 7, "host": "elsewhere"}')
     server.answer()
     claims = folder / "rollup.lock"
-    until(partial(alone, claims), "its own claim that it takes back", 60)
+    until(partial(alone, claims), "its own claim that it gives up", 60)
     before = objects(folder)
     lost = jobs.go_on()
     assert lost.returncode == 2, lost
