@@ -32,9 +32,9 @@ def unreadable(snapshot: Snapshot) -> str:
     table = snapshot.table
     codes, layout = table.reason_now, table.layout
     led_by = table.leader_now
-    explain_unanswered = rows_with(codes, tuple(GONE)) & (led_by != NO_LEADER)
-    silent = set(np.unique(led_by[explain_unanswered]).tolist())
-    codes = np.where(explain_unanswered, ANSWERED, codes)
+    unanswered = rows_with(codes, tuple(GONE)) & (led_by != NO_LEADER)
+    silent = set(np.unique(led_by[unanswered]).tolist())
+    codes = np.where(unanswered, ANSWERED, codes)
     counts: Counter[Reason] = Counter()
     topics: dict[Reason, set[str]] = defaultdict(set)
     leaders: dict[Reason, set[int]] = defaultdict(set)

@@ -156,15 +156,15 @@ def groups_of_silences(silent: Silent, with_expectation: int, share: float) -> I
     crossed = silent.holdable | silent.hold_expired
     left = silent.has_expectation & ~np.isnan(silent.since) & ~np.isnan(silent.overdue)
     for of, ordinary in ((silent.unusual, NOTICED), (crossed, ORDINARY), (left, None)):
-        list_some = np.flatnonzero(of & left)
-        since, overdue = silent.since[list_some], silent.overdue[list_some]
+        some = np.flatnonzero(of & left)
+        since, overdue = silent.since[some], silent.overdue[some]
         found = (
-            group_overdue(since, overdue, crossed[list_some], with_expectation, share)
+            group_overdue(since, overdue, crossed[some], with_expectation, share)
             if ordinary is None
             else group_silences(since, overdue, with_expectation, share, ordinary)
         )
         for group in found:
-            members = list_some[group.members]
+            members = some[group.members]
             if silent.holdable[members].any() and np.count_nonzero(~silent.hold_expired[members]) > least:
                 yield group._replace(members=members)
                 left[members] = False
