@@ -63,6 +63,8 @@ def hold_rollup_lock(history: Location) -> Iterator[Callable[[], None]]:
         advice = f"make {history} writable for this user, on a file system that knows locks"
         if isinstance(path, ObjectPath):
             advice = "give this process the rights to list, read, write and delete there (docs/history.md)"
+        elif failed.errno == errno.ENOSPC:
+            advice = "make room there, and run this again"
         raise LockedError(f"{path} cannot be written: {failed.strerror}; {advice}") from failed
     try:
         yield require

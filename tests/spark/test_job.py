@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from spark_rollups.failures import interruption_before
-from spark_rollups.lock import hold_rollup_lock
+from spark_rollups.lock import LockedError, hold_rollup_lock
 from tests.programs import Call, as_options
 from tests.spark.conftest import NO_NETWORK, QUICK
 from tests.spark.story import HOUR, World, at, every
@@ -118,6 +120,18 @@ def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: s
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f"{history / file} cannot be written: Is a directory; make {history} writable for this user" in line
+
+
+def test_a_full_disk_needs_room_and_not_rights(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the file of the lock has room. ``make bench-kills`` fills a real disk."""
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("spark_rollups.lock.fcntl.flock", no_room)
+    lock = re.escape(str(history / "rollup.lock"))
+    with pytest.raises(LockedError, match=f"^{lock} cannot be written: No space left on device; make room there, "):
+        hold_rollup_lock(history).__enter__()
 
 
 @pytest.mark.usefixtures("spark")
