@@ -28,7 +28,6 @@ from spark_rollups import ingest
 from spark_rollups.calibration import calibrate
 from spark_rollups.tables import Tables
 from spark_rollups.upkeep import note
-from spark_rollups.views import hourly
 from tests.delta import Row, rows_of
 from tests.snapshots import silence_of
 from tests.spark.disturbed import large_history, lose_commits
@@ -47,6 +46,7 @@ from tests.spark.judged import (
     write_story,
 )
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
+from tests.spark.views import hourly
 from tests.views import Activity, Reading, union
 
 pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on whatever machine this is

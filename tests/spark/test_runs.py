@@ -24,12 +24,12 @@ from spark_rollups.report import write_report
 from spark_rollups.rollup import FIRST_DAY, RollupRequest, measure, run_rollup
 from spark_rollups.tables import LAYOUT, SCHEMAS, Tables, TablesError
 from spark_rollups.verdicts import JUDGED, hold_incidents
-from spark_rollups.views import hourly
 from tests.delta import in_order, rows_of
 from tests.programs import ROOT
 from tests.spark.judged import verdicts_as_of
 from tests.spark.spool_days import fold
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
+from tests.spark.views import hourly
 
 pytestmark = pytest.mark.timeout(900)
 

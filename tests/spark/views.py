@@ -1,4 +1,4 @@
-"""Views of the tables for people and for the report."""
+"""Views of the tables, as tests look at them."""
 
 from __future__ import annotations
 
