@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +13,7 @@ from exporter.domain.verdicts import Verdict
 from tests.demo.comparison import ExposedVerdicts, Key, as_lines, compare
 from tests.demo.folder import DemoFolder
 from tests.demo.jars import DemoError
-from tests.demo.run import Interrupted, interruptible
 from tests.demo.scenario import TOPICS, partitions
-from tests.programs import ROOT
 
 
 def honest() -> tuple[dict[Key, Verdict], ExposedVerdicts, set[Key]]:
@@ -89,46 +84,3 @@ def test_a_folder_of_others_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
     assert first.config.read_text() == "x"
     first.release()
-
-
-def test_an_unfinished_demo_leaves_no_folder(tmp_path: Path) -> None:
-    """Without `keep` the whole folder goes, and releasing twice is harmless."""
-    folder = claimed(tmp_path / "demo")
-    folder.release()
-    folder.release()
-    assert not folder.path.exists()
-
-
-def test_only_the_first_signal_interrupts() -> None:
-    """The first SIGTERM unwinds with 143; later ones do not break into the tidying up; then handlers come back."""
-    tidied, before = [], signal.getsignal(signal.SIGINT)
-
-    def interrupted_twice() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
-            tidied.append("up")
-
-    with pytest.raises(Interrupted) as caught, interruptible():
-        interrupted_twice()
-    assert tidied == ["up"]
-    assert caught.value.exit_code == 143
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_missing_java_is_reported_with_the_next_step(tmp_path: Path) -> None:
-    """Without Java the demo ends with 2 before it has made anything, and says what to install."""
-    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.demo", "--exit"],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "Error: no java on the PATH; next step: install a Java 17" in done.stderr
-    assert list(tmp_path.iterdir()) == []

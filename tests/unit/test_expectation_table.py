@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.expectations.table import table_of
 from exporter.domain.polls.layout import Layout
 from exporter.domain.verdicts import Expectation
 from tests.unit.expectations import by_wall
-
-
-def test_rows_of_a_cluster_are_its_own() -> None:
-    """In whatever order clusters, topics and partitions came; of two rows of one stream the last one counts."""
-    rows = [
-        by_wall(cluster=cluster, topic=topic, partition=number, end_offset=number)
-        for cluster in ("b", "a", "c")
-        for topic in ("y", "x")
-        for number in (3, None, 1)
-    ]
-    again = replace(rows[9], end_offset=99)
-    table = table_of([*rows, again])
-    assert len(table) == len(rows)
-    assert list(table.select_cluster("a")) == [("a", topic, number) for topic in "xy" for number in (None, 1, 3)]
-    assert table.select_cluster("a")["a", again.topic, again.partition].end_offset == 99
-    assert not table.select_cluster("none")
 
 
 def test_rows_of_a_layout_are_those_that_are_asked_for_one_by_one() -> None:

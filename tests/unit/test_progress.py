@@ -59,12 +59,3 @@ def test_a_terminal_shows_the_running_seconds(monkeypatch: pytest.MonkeyPatch) -
         results.append("2 dead")
     assert "verdicts" in errors.getvalue()
     assert re.fullmatch(r"verdicts +\d+\.\d s  2 dead\n", out.getvalue())
-
-
-def test_a_stage_that_fails_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread of it is left, and it has no line of its own."""
-    out, _ = shown(monkeypatch, terminal=False)
-    with pytest.raises(OSError, match="full"), Progress().stage("publish"):
-        raise OSError("full")
-    assert out.getvalue() == ""
-    assert "progress" not in {thread.name for thread in threading.enumerate()}

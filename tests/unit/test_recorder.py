@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import re
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.collectors.log_sizes import Inspector
 from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import GroupState
-from exporter.domain.polls.inspections import Inspections
-from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.history.cluster_states import read_state
 from exporter.history.recorder import History
 from exporter.history.spool import HistoryError, Spool, list_finished_files
 from exporter.storage import files as storage
-from exporter.storage import storage_thread
 from tests.groups import Group, sweep_of
 from tests.lookup_answers import Answer
-from tests.snapshots import inspections_of
 from tests.unit.readings import Collected, ManualClock, TableSource
-from tests.views import Inspected
 
 ORDERS = TopicPartition("orders", 0)
 IDLE = TopicPartition("idle", 0)
@@ -252,16 +244,6 @@ def test_only_ingested_files_expire(bench: Bench) -> None:
     assert bench.rows("windows") == []
 
 
-def test_a_partition_unreadable_when_listed_is_listed_again_once_read(bench: Bench) -> None:
-    """The inventory says where it stands as soon as that is known, not a day later."""
-    bench.source.failures[IDLE] = Answer(reason=Reason.NOT_LEADER)
-    bench.poll()
-    bench.source.failures.clear()
-    bench.polls(*[0] * 3)
-    states = [(row["state"], row["latest_offset"]) for row in bench.rows("inventory") if row["topic"] == "idle"]
-    assert states == [("unreadable", None), ("observed", 5)]
-
-
 def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """Windows are counted by cluster; coverage and inventory that go with them stand in the log too."""
     bench.polls(0, 1)
@@ -306,40 +288,6 @@ def test_a_full_spool_keeps_no_coverage_whose_windows_it_drops(
     assert covered <= {name.removeprefix("windows-") for name in left if name.startswith("windows-")}
 
 
-def test_ingested_files_leave_a_full_spool_without_a_word(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is lost with a file that Spark has taken in."""
-    bench.poll()
-    bench.flush()
-    spool = Spool(bench.folder, "exporter-1")
-    ingest(bench)
-    assert spool.shrink(0) == {}
-    assert (list_finished_files(spool.folder), caplog.text) == ([], "")
-
-
-def test_a_full_spool_counts_no_loss_while_the_ledger_cannot_be_read(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The limit holds; whether Spark has taken in what is deleted is unknown, and the log says so."""
-    bench.polls(0, 1)
-    bench.flush()
-    ledger = bench.folder / "published" / "ingested.txt"
-    ledger.parent.mkdir()
-    real = storage.open_file
-
-    def opened(path: Path) -> object:
-        if path == ledger:
-            raise TimeoutError(errno.ETIMEDOUT, "the storage does not answer", str(path))
-        return real(path)
-
-    monkeypatch.setattr(storage, "open_file", opened)
-    spool = Spool(bench.folder, "exporter-1")
-    assert spool.expire(older_than=math.inf) == 0
-    assert spool.shrink(0) == {}
-    assert list_finished_files(spool.folder) == []
-    assert "its 3 oldest files were deleted. It is unknown whether they were ingested" in caplog.text
-    assert f"{ledger} cannot be read" in caplog.text
-
-
 def test_rows_given_up_for_memory_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Every kind of row that an unwritable folder costs stands in the log, windows in the counter as well."""
     bench = Bench(tmp_path, max_pending=1)
@@ -371,14 +319,6 @@ def test_an_internal_error_costs_one_window(
     bench.flush()
     assert starts(bench.rows("windows")) == starts(bench.rows("coverage")) == [1_000_200.0, 1_000_500.0]
     assert bench.records() == 17
-
-
-def test_windows_lost_to_an_error_at_shutdown_are_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exit code of `serve` comes from it."""
-    bench.polls(0, 1)
-    monkeypatch.delattr("exporter.history.windows.OpenWindow.rows")
-    with pytest.raises(HistoryError, match="1 windows were lost to an internal error"):
-        bench.flush()
 
 
 def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(bench: Bench) -> None:
@@ -427,20 +367,6 @@ def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: B
     assert [row["window_start"] for row in coverage if row["window_start"] in observed] == observed, "first polls only"
 
 
-def test_a_clock_that_is_a_day_behind_for_a_moment_proves_nothing_of_that_day(bench: Bench) -> None:
-    """Neither a listing nor coverage is dated before the first poll: Spark called topics dead that were listed so."""
-    bench.poll()
-    first = bench.clock.now()
-    for poll in range(60):
-        bench.clock.set_by += {20: -86_400.0, 23: 86_400.0}.get(poll, 0.0)
-        bench.poll(gained=1)
-    bench.flush()
-    assert bench.records() == 60
-    assert min(row["observed_at"] for row in bench.rows("inventory")).timestamp() == first
-    proved = [row["last_good_poll"] for row in bench.rows("coverage") if row["last_good_poll"] is not None]
-    assert min(proved).timestamp() > first and len(proved) > 5
-
-
 def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path: Path) -> None:
     """What the process before wrote an hour ahead stays, and no key is used twice until that time is over."""
 
@@ -482,29 +408,6 @@ def test_a_clock_that_was_set_is_shown_by_the_resolution_of_the_next_advance(ben
     ]
 
 
-def test_what_inspections_found_of_a_topic_is_kept_with_what_stands_around_it(tmp_path: Path) -> None:
-    """Its size as a whole, once known of every partition; nothing of a topic that is not inspected."""
-
-    class Known:
-        def results(self, metadata: Metadata) -> Inspections:
-            sizes = {"orders": (10, 30), "idle": (None, 5)}
-            layout = metadata.membership.layout
-            found = {key: Inspected(*sizes[key.topic]) for key in layout}
-            return inspections_of(layout, found)
-
-    bench, more = Bench(tmp_path), TopicPartition("orders", 1)
-    bench.source.offsets[more] = (0, 1, 1.0)
-    bench.poll()
-    bench.flush()
-    assert bench.rows("relations") == []
-    again = Bench(tmp_path, start=bench.clock.time)
-    again.source.offsets[more] = (0, 1, 1.0)
-    Poller("c", again.source, [again.history], again.clock, inspections=cast("Inspector", Known())).poll()
-    again.flush()
-    relations = {row["topic"]: row["disk_bytes"] for row in bench.rows("relations")}
-    assert relations == {"orders": 60, "idle": 5}
-
-
 def test_who_reads_a_topic_is_kept_by_name_while_something_observes_it(bench: Bench) -> None:
     """As the last whole sweep saw it: no names where nobody reads it, unknown once no sweep observes.
 
@@ -522,29 +425,6 @@ def test_who_reads_a_topic_is_kept_by_name_while_something_observes_it(bench: Be
         *(("orders", 2, '["audit", "billing"]'), ("idle", 0, "[]")),
         *(("orders", None, None), ("idle", None, None)),
     ]
-
-
-def test_storage_that_hangs_holds_up_no_poll_and_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files stay in memory meanwhile, and are written once it answers: no advance is lost."""
-    answer = threading.Event()
-    write = Spool.write_files
-
-    def hang(spool: Spool, cluster: str, files: Any) -> list[int]:
-        answer.wait(60)
-        return write(spool, cluster, files)
-
-    monkeypatch.setattr(Spool, "write_files", hang)
-    monkeypatch.setattr(storage_thread, "ANSWER_SECONDS", 0.0)
-    monkeypatch.setattr(bench, "wait", lambda: time.sleep(0.01))
-    bench.polls(*[1] * 21)
-    failed = bench.history.counts.failed_writes
-    assert failed.keys() == {"the storage does not answer"}
-    with pytest.raises(HistoryError, match="could not be written"):
-        bench.history.flush(bench.clock.time)
-    answer.set()
-    monkeypatch.undo()
-    bench.wait()
-    assert bench.records() == 20, "all but the first poll's"
 
 
 def test_an_interval_ends_no_earlier_than_its_last_poll_where_the_clock_was_set_back_before_the_end(

@@ -11,7 +11,6 @@ from markdown_it import MarkdownIt
 
 from spark_rollups.report.model import TopicFacts
 from spark_rollups.report.wording import (
-    alarms,
     delete_command,
     markdown,
     readers,
@@ -44,18 +43,6 @@ def test_markdown_shows_any_text_as_it_is_in_a_line_and_in_a_table(text: str) ->
 def test_text_that_hides_or_reorders_is_made_visible() -> None:
     """Control characters and direction marks become replacement characters, line breaks become spaces."""
     assert visible("a\x00b\u202ec\x1b[31md\ne\tf") == "a\ufffdb\ufffdc\ufffd[31md e f"
-
-
-def test_how_often_alarms_were_wrong_is_told_with_what_was_promised() -> None:
-    """Of topics and of partitions; what was not counted is left out."""
-    counted = {"kind": "topic", "promised": 0.5, "false_alarms": 2, "judged_topic_weeks": 21_000, "topics": None}
-    rates = {"realised": 0.095, "realised_low": 0.012, "realised_high": 0.34, "outages": 30, "outages_alarmed": 21}
-    assert alarms(counted | rates) == (
-        "Topics: 2 false alarms in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence); "
-        "promised are at most 0.5 per 1,000 topic-weeks; 21 of 30 repaired outages were called dead."
-    )
-    nothing = dict.fromkeys((*counted, *rates)) | {"kind": "partition"}
-    assert alarms(nothing) == "Partitions: none of its past silences could be judged yet."
 
 
 @pytest.mark.parametrize(

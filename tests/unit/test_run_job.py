@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,25 +45,6 @@ def test_a_signal_during_the_start_of_a_job_ends_the_job(
 
     monkeypatch.setattr(subprocess, "Popen", start)
     assert spark_job.run_job("report", SETTINGS, None) == 128 + number
-
-
-def test_a_signal_that_another_thread_gets_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel chooses the thread, and a wait of the main one goes on then."""
-
-    def signal_itself() -> None:
-        time.sleep(0.2)
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-
-    other = threading.Thread(target=signal_itself)
-
-    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        started: subprocess.Popen[bytes] = STARTED(*arguments, **options)
-        other.start()
-        return started
-
-    monkeypatch.setattr(subprocess, "Popen", start)
-    assert spark_job.run_job("report", SETTINGS, None) == 143
-    other.join()
 
 
 WAITS = """
