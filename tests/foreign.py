@@ -39,15 +39,6 @@ def with_huge_texts(path: Path, row: pa.Table) -> None:
             writer.write_table(table)
 
 
-def with_shared_text(path: Path, row: pa.Table) -> None:
-    """Write rows that share a topic of 900 kB, which is in the file a few times only."""
-    shared = _named(row, "x" * 900_000)
-    table = pa.Table.from_arrays([pa.repeat(column[0], 100) for column in shared.columns], schema=shared.schema)
-    with pq.ParquetWriter(path, table.schema, write_statistics=False) as writer:
-        for _ in range(7):
-            writer.write_table(table)
-
-
 def with_many_rows(path: Path, row: pa.Table) -> None:
     """Write a row as often as no file may hold it: ``FILE_ROWS`` times and once more, in some kilobytes."""
     some = pa.Table.from_arrays([pa.repeat(column[0], FILE_ROWS // 20) for column in row.columns], schema=row.schema)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,12 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from starlette.routing import Route
 
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.queries import Query, topics
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.readings import Reason
 from exporter.web.api import document, routes
-from exporter.web.config_file import WebConfigFile
 from exporter.web.server import WebServer
-from tests.groups import Group, GroupPartition, sweep_of
 from tests.monitors import served
 from tests.plain_http import NO_TLS, get
 from tests.unit.test_state import SWEEP, scene
@@ -91,45 +87,6 @@ def test_the_document_has_every_path() -> None:
     assert paths == list(document()["paths"])
 
 
-@pytest.mark.parametrize("path", document()["paths"])
-def test_who_is_not_let_in_is_told_as_the_document_says(path: str, tmp_path: Path) -> None:
-    """Where the exporter has users; the answer is text, with how to ask."""
-    (tmp_path / "web.yml").write_text(f"basic_auth_users: {{alice: $2b$04${53 * 'a'}}}")
-    answer = answered(path, WebConfigFile(tmp_path / "web.yml"))
-    assert answer.status_code == 401
-    assert_described(path, answer)
-
-
-@pytest.mark.parametrize("path", [path for path in document()["paths"] if not path.endswith("/openapi.json")])
-def test_an_answer_that_cannot_be_made_is_told_as_the_document_says(path: str) -> None:
-    """Not as a page for people."""
-    answer = answered(path)
-    assert (answer.status_code, answer.json()) == (500, {"error": "internal error; the log says more"})
-    assert_described(path, answer)
-
-
-def assert_described(path: str, answer: httpx.Response) -> None:
-    """Fail unless the document has such an answer: schemathesis lets others pass, and any type of text."""
-    described = document()["paths"][path]["get"]["responses"][str(answer.status_code)]["$ref"].rpartition("/")[2]
-    content = document()["components"]["responses"][described]["content"]
-    assert answer.headers["content-type"].partition(";")[0] in content
-    schema[path]["GET"].validate_response(answer)
-
-
-def answered(path: str, config: WebConfigFile | None = None) -> httpx.Response:
-    """The answer of a server whose pages cannot be made."""
-    with served(BROKEN, config) as server:
-        return get(f"http://{server.address}{path.format(cluster='prod', topic='orders', partition=1)}")
-
-
-def test_the_gravest_come_first_with_evidence(client: httpx.Client) -> None:
-    """A dead partition, then those of which nothing is promised; each with one sentence."""
-    found = items(client, "partitions")
-    assert [(one["topic"], one["partition"], one["verdict"]) for one in found[:1]] == [("orders", 1, "dead")]
-    assert "silent" in found[0]["evidence"]
-    assert all(one["evidence"] for one in found)
-
-
 def test_filters_narrow_and_pages_hold_all(client: httpx.Client) -> None:
     """Verdict, state, topic and a part of the name; pages one after another are the whole list."""
     assert [one["partition"] for one in items(client, "partitions", verdict="dead")] == [1]
@@ -153,23 +110,6 @@ def test_what_is_not_known_is_null(client: httpx.Client) -> None:
     [lost] = items(client, "partitions", topic="lost")
     assert lost["reason"] == "leader-unreachable"
     assert {lost[name] for name in ("latest", "last_record", "silence_seconds")} == {None}
-
-
-def test_a_topic_is_explained_with_its_profile_partitions_and_groups(client: httpx.Client) -> None:
-    """One answer holds what a page of the topic shows."""
-    explanation = client.get("explain/prod/orders").json()
-    assert [one["verdict"] for one in explanation["partitions"]] == ["quiet", "dead"]
-    assert explanation["expectation"]["in_force"] is True
-    assert explanation["config"] == {
-        "timestamp_type": "CreateTime",
-        "cleanup_policy": "delete",
-        "retention_seconds": 604800.0,
-        "timestamp_before_max_seconds": None,
-        "timestamp_after_max_seconds": 3600.0,
-        "remote_storage": False,
-    }
-    assert isinstance(explanation["groups"], list)
-    assert client.get("explain/prod/orders/1").json()["reading"]["state"] == "observed"
 
 
 @pytest.mark.parametrize(
@@ -232,23 +172,3 @@ def test_consumer_groups_that_could_not_be_read_are_not_none() -> None:
         assert asked(url) == (["billing"], why, ["billing"])
         monitor.take_sweep(SWEEP)
         assert asked(url) == (["billing"], {}, ["billing"])
-
-
-def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
-    """They may have committed once; where some groups are not known neither number is."""
-    monitor, poller, _, _ = scene()
-    poller.poll()
-    [known] = monitor.cluster_facts()
-    groups = {
-        "billing": Group(members=2, assigned=frozenset({"orders"})),
-        "left": Group(members=1, partitions={TopicPartition("orders", 0): GroupPartition(1, 1)}),
-        "once": Group(members=0, partitions={TopicPartition("orders", 0): GroupPartition(1, 1)}),
-    }
-
-    def counts(sweep: GroupSweep | None) -> tuple[int | None, ...]:
-        page = topics([replace(known, sweep=sweep)], Query(topics=["orders"]))
-        return tuple(page.items[0][name] for name in ("readers", "groups_committed_only", "groups_without_members"))
-
-    sweep = sweep_of("prod", groups)
-    assert counts(sweep) == (1, 1, 1)
-    assert counts(replace(sweep, failures={Reason.TIMED_OUT: 1})) == counts(None) == (None, None, None)

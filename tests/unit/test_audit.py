@@ -11,8 +11,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from exporter.backfill.audit import AuditReader
-from exporter.clock import SystemClock
 from exporter.commands.audit_formats import Audit, write_as
 from exporter.domain.judging.audit import (
     DOUBT_CODES,
@@ -21,7 +19,6 @@ from exporter.domain.judging.audit import (
     AuditTopics,
     Doubt,
     Liveness,
-    TopicRelations,
     classify,
     find_copies,
     find_doubts,
@@ -29,11 +26,9 @@ from exporter.domain.judging.audit import (
     order_by_urgency,
     spare_earlier_silences,
 )
-from exporter.domain.judging.audit_wording import explain_topic, summarise
+from exporter.domain.judging.audit_wording import summarise
 from exporter.domain.judging.rollup_verdicts import Verdicts
-from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason, reason_code
-from exporter.domain.ports import OffsetSource
 from exporter.domain.verdicts import GAPS, SCHEDULE, VERDICT_CODES, Verdict
 from exporter.settings.schema import Settings
 
@@ -112,23 +107,6 @@ def test_each_topic_is_one_thing(row: dict[str, Any], expected: Liveness) -> Non
     assert what(**row) is expected
 
 
-def test_a_topic_that_nobody_looked_at_yet_is_unknown() -> None:
-    """What an interruption leaves unread is never empty."""
-    info = TopicInfo(None, {0: PartitionInfo(1, (1,), (1,))})
-    reader = AuditReader(
-        cast("OffsetSource", None),
-        Metadata({1: "a:1"}, {"orders": info}),
-        "prod",
-        SystemClock(),
-        overrides=(),
-        tick=lambda *_: None,
-    )
-    rows = reader.topics(TopicRelations(), errors=re.compile(""), in_scope=lambda _: True)
-    codes = classify(rows, NOW)
-    assert LIVENESS[int(codes[0])] is Liveness.UNKNOWN
-    assert summarise(rows, codes).endswith("1 cannot be judged: interrupted before it was read")
-
-
 def test_a_silence_that_was_as_long_before_is_no_alarm() -> None:
     """The law of gaps knows only the number of gaps and their sum; a rule that a rhythm gave is left alone."""
     dead = VERDICT_CODES[Verdict.DEAD]
@@ -159,24 +137,6 @@ def test_the_summary_counts_bytes_deaths_and_what_is_unknown() -> None:
     )
     rows = topics({}, {"topic": "b", "bytes": np.nan})
     assert summarise(rows, classify(rows, NOW)) == "2 of 2 topics are abandoned (at least 1.0 GiB)"
-
-
-def test_evidence_says_what_the_verdict_rests_on() -> None:
-    """Copies, look-ups by time, a part of the partitions, roles and readers are all in the sentence."""
-    roles = {"copy_of": "west", "policy": "compact", "errors": True, "internal": True, "readers": ("billing",)}
-    rows = topics({"searched": 1, "by_time": True, **roles})
-    line = explain_topic(rows, classify(rows, NOW), 0, NOW)
-    for clause in (
-        "silent 60 d; its past as 1 of 2 partitions shows it; 100 records held",
-        "found by look-ups by time",
-        "a copy that MirrorMaker makes from west",
-        "usually silent",
-        "internal: it may hold state",
-        "compacted: it may hold state",
-        "1 consumer group reads it now",
-    ):
-        assert clause in line
-    assert "delet" not in line
 
 
 @pytest.mark.parametrize(

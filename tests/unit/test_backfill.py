@@ -183,14 +183,6 @@ def test_an_empty_partition_has_an_inventory_row_and_no_window() -> None:
     assert [(row.topic, row.state) for row in inventory] == [("empty", "empty"), ("never", "never-written")]
 
 
-def test_finer_slots_know_more_moments() -> None:
-    """With slots of 15 minutes an hour has four windows, with that resolution."""
-    times = [490.1 * HOUR, 490.3 * HOUR, 490.4 * HOUR, 490.9 * HOUR]
-    windows = run(Logs({KEY: Log(times)}), 24, slot=900).windows
-    assert slots_of(windows) == [(490, 490.25, 1), (490.25, 490.5, 2), (490.75, 491, 1)]
-    assert {window.resolution_seconds for window in windows} == {900}
-
-
 def test_what_is_in_the_history_is_not_read_again() -> None:
     """Only what is missing costs look-ups: a partition that failed, and a topic that was created again."""
     logs = {TopicPartition("t", n): Log([450.5 * HOUR]) for n in range(3)}
@@ -224,8 +216,3 @@ def test_a_topic_without_a_known_id_is_not_written() -> None:
     assert [window.reason for window in windows] == ["timed-out"]
     assert [row.latest_offset for row in inventory] == [None]
     assert result.failed == {KEY: Reason.TIMED_OUT}
-
-
-def slots_of(windows: Sequence[Window]) -> list[tuple[float, float, int | None]]:
-    """Hours and records of windows."""
-    return [(w.window_start / HOUR, w.window_end / HOUR, w.records) for w in windows]

@@ -91,21 +91,6 @@ def test_windows_that_a_full_spool_lost_are_written_again(
     assert "prod: finished: 3 active slots of 1 partition written" in prod(again=True)[1]
 
 
-def test_a_batch_that_was_cut_off_is_written_again_with_the_same_keys(
-    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path
-) -> None:
-    """The inventory, which is written last, says what is there."""
-    prod()
-    (inventory,) = tmp_path.glob("spool/inventory/*.parquet")
-    inventory.unlink()
-    assert "prod: finished: 3 active slots of 1 partition written" in prod()[1]
-    first, second = (
-        [row["window_start"] for row in pq.read_table(path).to_pylist()]
-        for path in tmp_path.glob("spool/windows/*.parquet")
-    )
-    assert first == second and records(tmp_path, "inventory") == 1
-
-
 AT = 1_772_500_000.0
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -19,7 +19,6 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from exporter import __version__
 from exporter.cli import run, topic_liveness
 from tests.plain_http import get
 from tests.programs import Call
@@ -129,12 +128,6 @@ def test_the_smallest_configuration_of_the_help_loads(
     assert "sasl.mechanism: SCRAM-SHA-512" in checked.stdout
 
 
-def test_version_is_that_of_the_package(tmp_path: Path) -> None:
-    """--version prints the version and ends with 0."""
-    shown = cli(tmp_path, "--version")
-    assert (shown.returncode, shown.stdout) == (0, f"topic-liveness, version {__version__}\n")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -198,25 +191,6 @@ def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: st
     assert "hunter2" not in refused.stderr
 
 
-@pytest.mark.parametrize("command", ["serve", "check-config"])
-def test_the_web_configuration_file_is_checked_beside_the_properties(tmp_path: Path, command: str, call: Call) -> None:
-    """What is wrong with both is listed at once, and what is wrong with the file alone just as well."""
-    ask = functools.partial(cli, tmp_path) if command == "serve" else call
-    web = tmp_path / "web.yml"
-    web.write_text("basic_auth_user: {}\n")
-    (tmp_path / "prod.yaml").write_text(
-        f"clusters: [{{name: a, kafka: {{bootstrap.servers: '{NOWHERE}', no.such: 1}}}}]\n"
-        f"web: {{config_file: '{web}', listen: '127.0.0.1:0'}}\nhistory: {{enabled: false}}\n"
-    )
-    heading, of_kafka, of_web = ask(command, "-c", "prod.yaml").stderr.splitlines()
-    assert heading == "Error: 2 problems in the configuration:"
-    assert 'No such configuration property: "no.such"' in of_kafka
-    assert of_web.startswith(f"  - web.config_file: {web}")
-    (tmp_path / "prod.yaml").write_text((tmp_path / "prod.yaml").read_text().replace(", no.such: 1", ""))
-    refused = ask(command, "-c", "prod.yaml")
-    assert (refused.returncode, refused.stderr.splitlines()[1:]) == (2, [of_web])
-
-
 def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     """`topic-liveness check-config | true` ends quietly, as other commands do."""
     reading, writing = os.pipe()
@@ -224,19 +198,6 @@ def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     ended = cli(tmp_path, "check-config", "--bootstrap-server", NOWHERE, stdout=writing)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, "")
-
-
-@pytest.mark.parametrize(("closed", "command", "code"), [("2>&-", "once", 1), (">&-", "check-config", 0)])
-def test_a_closed_standard_stream_stops_nothing(tmp_path: Path, closed: str, command: str, code: int) -> None:
-    """What starts a command may have closed its standard output or error: the other one has all the same.
-
-    Nor does a folder in which another program keeps its metrics.
-    """
-    given = {**SOON, "PROMETHEUS_MULTIPROC_DIR": "/nowhere"}
-    shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]
-    ended = ran(tmp_path, *shell, *COMMAND, command, "--bootstrap-server", NOWHERE, environ=given)
-    assert (ended.returncode, ended.stderr) == (code, "")
-    assert ("topic_liveness_cluster_up" in ended.stdout) is (command == "once")
 
 
 @pytest.mark.parametrize("command", ["once", "check-config"])
@@ -361,42 +322,44 @@ def test_rollup_without_spark_names_the_extra(
     ) in capfd.readouterr().err
 
 
-RUNS = """
-import sys
-from exporter.__main__ import main
-sys.argv[1:] = {!r}.split()
-try:
-    main()
-finally:
-    print(*sys.modules)
-"""
+SUBJECTS = {"explain": ["orders"], "offsets": ["--time", "latest"]}
+"""Arguments without which a command does not begin."""
 
 
-SERVER = {"jinja2", "uvicorn"}
-LARGE = {"confluent_kafka", "numpy", "pyarrow", "pydantic", "ssl", "uvicorn", "yaml"}
+@pytest.mark.parametrize("command", topic_liveness.commands)
+def test_a_configuration_that_cannot_be_used_ends_with_2(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every command that reads the configuration names its problem."""
+    monkeypatch.chdir(tmp_path)
+    Path("prod.yaml").write_text(BAD)
+    assert run([command, *SUBJECTS.get(command, []), "--config", "prod.yaml"]) == 2
+    shown = capfd.readouterr()
+    assert "poll.interval must be at least 5s, got '2s' (from prod.yaml:4)" in shown.err + shown.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "needed", "others"),
-    [
-        ("--help", "exporter.cli", LARGE),
-        ("rollup --help", "exporter.cli", LARGE),
-        (
-            "once --bootstrap-server 127.0.0.1:9",
-            "exporter.app",
-            SERVER | {"apscheduler", "confluent_kafka", "starlette"},
-        ),
-        ("status --url http://127.0.0.1:9", "httpx", {"confluent_kafka", "pygments", "pyarrow", "rich", "uvicorn"}),
-        (
-            "check-config --bootstrap-server 127.0.0.1:9",
-            "exporter.factory.sources",
-            SERVER | {"exporter.collectors", "exporter.state", "prometheus_client", "pyarrow"},
-        ),
-    ],
-)
-def test_a_command_imports_what_it_needs_alone(arguments: str, needed: str, others: set[str], tmp_path: Path) -> None:
-    """Help neither a client nor settings nor numpy, one poll no pages, a question to an exporter no colours."""
-    ended = ran(tmp_path, sys.executable, "-c", RUNS.format(arguments), environ=SOON, stderr=None)
-    imported = set(ended.stdout.splitlines()[-1].split())
-    assert needed in imported
-    assert not imported & others
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_only_a_terminal_gets_progress_and_colours(tmp_path: Path, terminal: bool) -> None:
+    """While `once` waits for a broker a terminal shows what for; elsewhere there is no control character."""
+    mine, theirs = pty.openpty() if terminal else os.pipe()
+    with subprocess.Popen(
+        [*COMMAND, "once", "--bootstrap-server", NOWHERE],
+        cwd=tmp_path,
+        env=environment(TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s", TERM="xterm", COLUMNS="200"),
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    ) as asking:
+        os.close(theirs)
+        shown = b"".join(iter(lambda: _read(mine), b""))
+        os.close(mine)
+    assert asking.returncode == 1
+    assert b"cluster-unreachable" in shown
+    assert (b"polling default" in shown, b"\x1b[" in shown) == (terminal, terminal)
+
+
+def _read(descriptor: int) -> bytes:
+    """Read on; b"" at the end, which a terminal reports as an error."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""

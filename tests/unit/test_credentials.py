@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,20 +127,6 @@ def test_a_command_of_kerberos_is_redacted_with_other_values_in_it() -> None:
     assert credentials.redact(f"failed: {ran}: exited with code 1") == "failed: *** me@REALM ***: exited with code 1"
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("sasl.kerberos.kinit.cmd", 'kinit -kt "%{sasl.kerberos.keytab}" %{sasl.kerberos.service.name}/%{broker.name}'),
-        ("sasl.oauthbearer.config", "principal = a"),
-        ("sasl.oauthbearer.token.endpoint.url", "https://host/token?x"),
-    ],
-)
-def test_what_is_no_word_is_not_redacted(name: str, value: str) -> None:
-    """Else each slash, quotation mark or letter of a message would be."""
-    message = "https://host/a/path is 'unreachable'"
-    assert Credentials({name: value}).redact(message) == message
-
-
 def test_a_part_of_the_oauthbearer_configuration_is_not_repeated() -> None:
     """librdkafka quotes it from the first word on that it does not know."""
     properties: dict[str, Property | Path] = {
@@ -239,35 +223,3 @@ def test_a_password_in_the_configuration_itself_is_a_secret_that_everybody_may_r
     )
     names = ("sasl.password", "ssl.key.password") if warned else ()
     assert lines.get("prod", ()) == tuple(map(expected.format, names))
-
-
-@pytest.mark.parametrize(
-    ("in_file", "mode", "warning"),
-    [
-        (True, 0o440, ""),
-        (True, 0o644, "Warning: cluster prod: sasl.password: "),
-        (False, 0o644, "Warning: cluster prod: sasl.password: its value is in "),
-    ],
-)
-def test_check_config_reads_secrets_and_shows_none(secret: Path, in_file: bool, mode: int, warning: str) -> None:
-    """It warns of a file that everybody may read, of the secret or the configuration itself, and ends with 0."""
-    config = configuration(secret.parent, f"{{file: '{secret}'}}" if in_file else SECRET)
-    (secret if in_file else config).chmod(mode)
-    checked = check_config(config)
-    assert checked.returncode == 0, checked.stderr
-    assert checked.stderr.startswith(warning) and bool(checked.stderr) == bool(warning)
-    assert (f"sasl.password:\n      file: {secret}\n" in checked.stdout) == in_file
-    assert SECRET not in checked.stdout + checked.stderr
-
-
-def check_config(config: Path) -> subprocess.CompletedProcess[str]:
-    """Run check-config on a configuration."""
-    command = [sys.executable, "-m", "exporter", "check-config", "--config", str(config)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
-def test_a_secret_that_librdkafka_refuses_is_not_repeated(secret: Path) -> None:
-    """Whatever a file holds, the refusal of its property does not show it."""
-    with pytest.raises(ValueError, match="librdkafka refuses a property") as refused:
-        Client({"bootstrap.servers": NOWHERE, "sasl.pasword": secret}, request_timeout=1.0)
-    assert SECRET not in str(refused.value)

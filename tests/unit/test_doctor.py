@@ -304,18 +304,6 @@ def test_findings_are_printed_by_cluster() -> None:
     assert json.loads(tree.getvalue())[0] == {"check": "web port", "severity": "ok", "what": "free", **nothing}
 
 
-def test_a_configuration_that_cannot_be_used_ends_with_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every problem is a finding."""
-    monkeypatch.chdir(tmp_path)
-    Path("prod.yaml").write_text("clusters: [{name: prod, kafka: {}}]\npoll: {interval: 2s}\n")
-    assert run(["doctor", "--config", "prod.yaml"]) == 2
-    shown = capsys.readouterr().out
-    assert "error    configuration  poll.interval must be at least 5s, got '2s' (from prod.yaml:2)" in shown
-    assert "2 errors, 0 ok" in shown
-
-
 def test_a_secret_that_is_missing_is_a_finding_of_its_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import bcrypt
 import pytest
-import trustme
 
 from exporter.cli import run
 from exporter.collectors.poller import Poller
@@ -150,30 +148,6 @@ def test_without_an_answer_the_published_files_are_read(
         assert "--cluster must be one of prod, got 'far'" in capsys.readouterr().err
     assert run(["explain", "orders", "--username", "alice"]) == ExitCode.NOT_STARTED
     assert "--username and --password-file must be given together" in capsys.readouterr().err
-
-
-def test_its_own_exporter_is_asked_as_its_web_configuration_wants(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Over TLS where that file has a certificate, as a user whose password is given."""
-    _, monitor = scene(tmp_path / "history", {"orders": (1,)}, monkeypatch)
-    authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1")
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
-    (tmp_path / "password").write_text("sesame-sesame")
-    hashed = bcrypt.hashpw(b"sesame-sesame", bcrypt.gensalt(4)).decode()
-    (tmp_path / "web.yml").write_text(
-        f"tls_server_config: {{cert_file: server.pem, key_file: server.pem}}\nbasic_auth_users: {{alice: {hashed}}}\n"
-    )
-    with asked(monitor, WebConfigFile(tmp_path / "web.yml")) as url:
-        monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", url.removeprefix("https://"))
-        monkeypatch.setenv("TOPIC_LIVENESS_WEB__CONFIG_FILE", str(tmp_path / "web.yml"))
-        user = ["--username", "alice", "--password-file", str(tmp_path / "password")]
-        assert run(["explain", "orders", *user, "--ca-file", str(tmp_path / "ca.pem")]) == 0
-        assert f"exporter      {url}\n" in capsys.readouterr().out
-        assert run(["explain", "orders"]) == ExitCode.FOUND
-        assert "Give --ca-file" in capsys.readouterr().err
 
 
 def test_what_cannot_be_described_says_which_right_is_missing(

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.doctor.cluster import judge_sweep
 from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, TopicPartition
@@ -174,13 +173,6 @@ def test_sweeps_that_never_end_well_are_counted_as_none() -> None:
     text = monitor.metrics().decode()
     for outcome in ("ok", "partial"):
         assert f'topic_liveness_group_sweeps_total{{kafka_cluster="prod",outcome="{outcome}"}} 0.0\n' in text
-
-
-def test_partitions_without_a_leader_are_not_called_brokers() -> None:
-    """The doctor names the topic whose partitions these are, and how many."""
-    messages = [finding.what for finding in judge_sweep(replace(SWEEP, unlisted=UNLISTED))]
-    assert "17 partitions of __consumer_offsets without a leader: no broker lists their groups" in messages
-    assert "1 broker did not list the groups that they coordinate: timed-out" in messages
 
 
 def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
@@ -139,28 +138,6 @@ def test_a_leader_that_takes_no_records_is_one_incident() -> None:
     assert assessment.held_topics == 12
     half = assessed(12, 12, 20.5, partitions=3, silent_partitions=1)
     assert half.incidents == (), "half of what it leads may be anything"
-
-
-def test_lost_keys_here_and_there_are_no_incident() -> None:
-    """Five partitions at one leader are five losses."""
-    assessment = assessed(5, 20, 20.5, partitions=3, silent_partitions=1)
-    assert assessment.incidents == ()
-    assert Verdict.DEAD in {judgement.verdict for judgement in judgements_of(assessment).values()}
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5], ids=["always on", "half of them rest at night"])
-def test_deaths_at_unrelated_moments_are_none_of_one_incident(share: float) -> None:
-    """Fifteen of 135 topics died between three hours and four days ago: all are dead in their time, none is held."""
-    snapshot, promises = fleet(15, 120, hours=0.0)
-    resting = [1.0 if 6 <= hour % 24 < 22 else 0.0 for hour in range(168)]
-    died = {f"silent-{number:03d}": NOW - age * HOUR for number, age in enumerate(np.linspace(3.0, 96.0, 15).tolist())}
-    rows = [
-        replace(row, profile=resting) if int(row.topic[-3:]) < share * 15 else row for row in promises.table.values()
-    ]
-    assessment = Detector(ExpectationSet(rows)).assess(silent_since(snapshot, died), NOW)
-    assert assessment.incidents == ()
-    found = [topics_in(assessment)[name].judgement.verdict for name in died]
-    assert found.count(Verdict.DEAD) >= 10 and Verdict.HELD not in found
 
 
 @pytest.mark.parametrize(("died_before", "expected"), [([], Verdict.HELD), ([40, 52, 64, 80, 95], Verdict.DEAD)])

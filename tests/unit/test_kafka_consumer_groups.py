@@ -163,14 +163,6 @@ def test_only_partitions_with_a_committed_offset_are_reported() -> None:
     }
 
 
-def test_a_group_that_the_client_refuses_to_ask_for_costs_itself() -> None:
-    """Brokers keep offsets of a group without a name for old clients; confluent-kafka cannot ask for them."""
-    offsets = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7)])
-    answers = committed(reader_of(Connection({"g": offsets})), "", "g", "")
-    assert answers == {"": Reason.INVALID_REQUEST, "g": {TopicPartition("a", 0): 7}}
-    assert committed(reader_of(Connection()), "") == {"": Reason.INVALID_REQUEST}
-
-
 def test_a_group_that_fails_as_nobody_foresaw_costs_itself() -> None:
     """An error that is not librdkafka's, an answer without its parts and a missing one are counted and logged."""
     error, stable = RuntimeError("unforeseen"), described(ConsumerGroupState.STABLE)
@@ -233,33 +225,3 @@ def test_groups_whose_partition_nobody_leads_may_be_missing() -> None:
     """Every broker that is there may list its groups, and those of the one that died are listed by none."""
     connection = Connection(listing=SimpleNamespace(valid=[], errors=[]), leaders=(1, -1, 2, -1))
     assert reader_of(connection).list_groups().unlisted == {Reason.NO_COORDINATOR: 2}
-
-
-@pytest.mark.parametrize(
-    ("older", "others"),
-    [
-        ({"orders": "Stable", "connect-a": "Stable"}, set()),
-        ({"orders": "Dead", "s": "Dead", "t": "Dead"}, {"s", "t"}),
-        (failed(KafkaError._TIMED_OUT), None),  # noqa: SLF001 - its name
-    ],
-    ids=["none", "two", "no answer"],
-)
-def test_groups_that_the_list_leaves_out_are_listed_apart(
-    older: dict[str, str] | Exception, others: set[str] | None
-) -> None:
-    """A KIP-848 group looks as dead to the older request as a share group, but is in the list."""
-    listing = SimpleNamespace(valid=[SimpleNamespace(group_id="orders")], errors=[])
-    assert reader_of(Connection(listing=listing, older=older)).list_groups().others == others
-
-
-def test_connections_that_a_firewall_dropped_cost_no_sweep() -> None:
-    """A list that no broker answers in time is asked for once more, through new connections; a new client is not."""
-    good = SimpleNamespace(valid=[SimpleNamespace(group_id="g")], errors=[])
-
-    class Dropped(Connection):
-        def list_consumer_groups(self, **_: object) -> Future[Any]:
-            return self._answer(good if self.reconnected else failed(KafkaError._TIMED_OUT))  # noqa: SLF001
-
-    connection = Dropped({NOBODYS: failed(KafkaError.GROUP_ID_NOT_FOUND)})
-    assert reader_of(connection).list_groups().names == {"g"}
-    assert connection.reconnected == 1

@@ -6,7 +6,6 @@ import ssl
 from pathlib import Path
 
 import pytest
-import trustme
 
 from exporter.kafka.kafka_python import TranslationError, translate
 
@@ -76,12 +75,3 @@ def test_a_file_that_cannot_be_loaded_is_named(name: str, tmp_path: Path) -> Non
     for path in (tmp_path / "missing.pem", rubbish):
         with pytest.raises(TranslationError, match=rf"^{name.replace('.', '[.]')} could not be loaded"):
             translate({**SERVERS, "security.protocol": "SSL", name: str(path)})
-
-
-def test_authorities_may_be_in_a_folder_and_beside_comments_in_any_language(tmp_path: Path) -> None:
-    """As librdkafka takes them; a folder is read when a broker is met. What is no certificate is refused."""
-    assert context(ssl_ca_location=str(tmp_path)).verify_mode is ssl.CERT_REQUIRED
-    authority = trustme.CA().cert_pem.bytes().decode()
-    assert len(context(ssl_ca_pem=f"# Főtanúsítvány\n{authority}").get_ca_certs()) == 1
-    with pytest.raises(TranslationError, match=r"^ssl\.ca\.pem could not be loaded"):
-        context(ssl_ca_pem=authority.replace("MII", "MőI"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -18,9 +17,7 @@ from exporter.domain.polls.metadata import PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.kafka.kafka_python_answers import KafkaPythonError
-from exporter.state.cluster import Rhythm
-from tests.monitors import monitor_of
-from tests.snapshots import inspections_of, snapshot_of
+from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 from tests.views import Activity, Inspected, Reading, sizes_of
 
@@ -112,22 +109,6 @@ def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
     assert inspection.failures == {(Reason.TIMED_OUT, 2): 2}
 
 
-def test_brokers_that_were_silent_are_asked_after_all_others(brokers: Brokers) -> None:
-    """Each costs a whole time limit: with 30 of them in front no time would be left for the others.
-
-    Not all are asked in one inspection: those that were not stay silent, and the others are asked first each time.
-    """
-    brokers.seconds = 20.0
-    brokers.sizes = dict.fromkeys(range(1, 31), Reason.TIMED_OUT)
-    seen = polled(brokers, {TopicPartition("orders", number): (number,) for number in range(1, 33)})
-    for _ in range(3):
-        seen.inspect()
-    for _ in range(4):
-        brokers.requests.clear()
-        seen.inspect()
-        assert sorted(broker for broker, _ in brokers.requests[:2]) == [31, 32]
-
-
 def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
     """A replica that its broker does not list has no size, and is counted."""
     brokers.sizes = {1: {A: 50}}
@@ -167,26 +148,6 @@ def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(broke
     assert [broker for broker, _ in brokers.requests] == [1, 2, 3, 1]
 
 
-def test_what_is_missing_is_logged_once_and_counted_always(brokers: Brokers, caplog: pytest.LogCaptureFixture) -> None:
-    """One line names the brokers, the reason and the next step; that it is over is said too."""
-    monitor = monitor_of(brokers.clock, {"c": Rhythm(30.0)})
-    seen = polled(brokers, {A: (1,), B: (2,)})
-    brokers.sizes = {1: Reason.TIMED_OUT, 2: Reason.UNAUTHORIZED}
-    caplog.set_level(logging.INFO)
-    for _ in range(3):
-        monitor.take_inspection(seen.inspect())
-    (line,) = caplog.messages
-    assert line == (
-        "cluster c: not answered: log-dirs timed-out at broker 1; log-dirs unauthorized at broker 2 "
-        "(next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)"
-    )
-    counted = 'inspection_failures_total{kafka_cluster="c",reason="timed-out",spec="log-dirs"} 3.0'
-    assert counted in monitor.metrics().decode()
-    brokers.sizes.clear()
-    monitor.take_inspection(seen.inspect())
-    assert caplog.messages[1].startswith("cluster c: resolved: not answered")
-
-
 def test_what_was_moved_has_no_size_until_it_is_asked_where_it_is_now(brokers: Brokers) -> None:
     """The next inspection asks by the poll before it; a failure counts at the broker that was asked."""
     brokers.sizes = {1: {A: 101}, 2: {B: 102}}
@@ -199,12 +160,3 @@ def test_what_was_moved_has_no_size_until_it_is_asked_where_it_is_now(brokers: B
 
 
 ONE, TWO, ORDERS, Z = (TopicPartition(*key) for key in (("a", 0), ("a", 1), ("orders", 0), ("z", 0)))
-FOUND = {ONE: Inspected(1, 2**60), TWO: Inspected(2, 2**60 + 1), ORDERS: Inspected(3, None)}
-COLUMNS = inspections_of(Layout.of({"a": [0, 1], "orders": [0], "z": [0]}), FOUND)
-
-
-def test_the_size_of_a_topic_is_known_where_that_of_each_partition_is() -> None:
-    """Of both replicas sizes, each for itself; nothing of a topic that no inspection knew."""
-    assert sizes_of(COLUMNS) == FOUND
-    assert [COLUMNS.of_topics.topic(number) for number in range(3)] == [(3, 2**61 + 1), (3, None), (None, None)]
-    assert [COLUMNS.partition(row) for row in (0, 2, 3)] == [(1, 2**60), (3, None), (None, None)]

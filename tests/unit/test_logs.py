@@ -42,24 +42,6 @@ def test_an_event_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(line)["message"] == f"the broker said {text}"
 
 
-@pytest.mark.parametrize(("level", "ours", "theirs"), [("debug", 10, 30), ("info", 20, 30), ("error", 40, 40)])
-def test_packages_of_others_are_logged_from_warning_on(
-    capsys: pytest.CaptureFixture[str], level: str, ours: int, theirs: int
-) -> None:
-    """Also one that sets a level of its own; ``log.level`` is that of the exporter."""
-    set_up_logging(level, "text")
-    loud = logging.getLogger("exporters.loud")
-    loud.setLevel(logging.DEBUG)
-    for number in (10, 20, 30, 40):
-        log.log(number, "ours %d", number)
-        logging.getLogger("somebody.quiet").log(number, "theirs %d", number)
-        loud.log(number, "loud %d", number)
-    output = capsys.readouterr().err
-    assert [number for number in (10, 20, 30, 40) if f"ours {number}" in output] == list(range(ours, 50, 10))
-    assert [number for number in (10, 20, 30, 40) if f"theirs {number}" in output] == list(range(theirs, 50, 10))
-    assert "loud 10" not in output and "loud 20" not in output and "loud 30" in output
-
-
 def test_the_same_thing_is_logged_once_a_minute() -> None:
     """What one line of a program says again within a minute is counted in its next one; other lines are not held."""
     limited, at = OnceAMinute(), 1_700_000_000.0

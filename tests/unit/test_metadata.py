@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.client import Client
-from exporter.kafka.metadata import PARTITIONS_PER_CALL, TOPICS_PER_CALL, MetadataReader, Scope
+from exporter.kafka.metadata import TOPICS_PER_CALL, MetadataReader, Scope
 from tests.unit.readings import ManualClock
 
 CALLS = 25
@@ -22,9 +22,7 @@ IN_FLIGHT = 4
 class Cluster:
     """Two brokers; the one that is named first describes topics unless it hangs, and the other one if not."""
 
-    def __init__(self, hanging: Collection[int], partitions: int = 0) -> None:
-        self.partitions = partitions
-        self.described: list[str] = []
+    def __init__(self, hanging: Collection[int]) -> None:
         self.brokers: dict[int, SimpleNamespace] = {}
         self.names = [f"t{number:05}" for number in range(CALLS * TOPICS_PER_CALL)]
         self.hanging = hanging
@@ -38,8 +36,7 @@ class Cluster:
     def topics(self, avoid: Collection[int] = ()) -> SimpleNamespace:
         """The metadata, with a controller that is not among those to avoid."""
         self._named = next(broker for broker in (1, 2) if broker not in avoid)
-        info = SimpleNamespace(leader=1, replicas=[1], isrs=[1])
-        topic = SimpleNamespace(partitions=dict.fromkeys(range(self.partitions), info), error=None)
+        topic = SimpleNamespace(partitions={}, error=None)
         return SimpleNamespace(
             topics=dict.fromkeys(self.names, topic), brokers=self.brokers, controller_id=self._named, cluster_id="c"
         )
@@ -50,7 +47,6 @@ class Cluster:
     def describe_topics(self, topics: TopicCollection, **_: Any) -> Mapping[str, Future[Any]]:
         """A call to the broker that was named last."""
         self.calls.append(self._named)
-        self.described += cast("Any", topics).topic_names
         found = {name: self._future(name) for name in cast("Any", topics).topic_names}
         for name in found.keys() & self.answers.keys():
             found[name] = Future()
@@ -115,10 +111,3 @@ def test_an_address_of_ipv6_has_brackets() -> None:
     hosts = {1: "::1", 2: "kafka-2.example.org", 3: "10.0.0.3"}
     cluster.brokers = {each: SimpleNamespace(id=each, host=host, port=9092) for each, host in hosts.items()}
     assert reader_of(cluster).read().brokers == {1: "[::1]:9092", 2: "kafka-2.example.org:9092", 3: "10.0.0.3:9092"}
-
-
-def test_a_call_asks_for_few_partitions() -> None:
-    """No call describes more than PARTITIONS_PER_CALL partitions: all of an answer is in memory at once."""
-    cluster = Cluster(hanging=[], partitions=100)
-    assert len(reader_of(cluster).read().topics) == len(cluster.described) == len(cluster.names)
-    assert len(cluster.calls) == len(cluster.names) * 100 / PARTITIONS_PER_CALL

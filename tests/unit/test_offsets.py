@@ -240,14 +240,3 @@ def test_without_kafka_python_the_other_offsets_are_printed() -> None:
     assert [(row["offset"], row["reason"]) for row in json.loads(text)] == [(5, None), (None, "not-asked")]
     assert code == 1
     assert errors.startswith("Error: cluster prod: kafka-python is not installed, ")
-
-
-def test_no_broker_ends_with_1_and_an_empty_answer(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is written is still JSON; why it is empty is printed on standard error."""
-    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
-    assert run(["offsets", "--bootstrap-server", "127.0.0.1:1", "--time", "latest", "--format", "json"]) == 1
-    shown = capfd.readouterr()
-    assert shown.out == "[]\n"
-    assert "Error: cluster default: no broker of 127.0.0.1:1 answered within 1 s" in shown.err

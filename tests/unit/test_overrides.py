@@ -6,17 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.collectors.poller import Poller
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, Judgement, overrule
 from exporter.domain.overrides import Overrides
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import TopicOverride, Verdict
-from tests.monitors import monitor_of
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import HOUR, by_wall
-from tests.unit.readings import ManualClock, TableSource
 from tests.views import Activity, Reading
 
 LIMIT = TopicOverride("orders", max_silence_seconds=2 * HOUR)
@@ -140,24 +137,3 @@ def test_each_override_judges_the_partitions_of_its_topics_alone() -> None:
         alone = overrule(silence, overrides[name], now) if name in overrides else free.of_topics.judgement(number)
         assert judged.of_topics.judgement(number) == alone
     assert seen == set(Verdict) - {Verdict.LATE, Verdict.HELD}
-
-
-def test_an_override_needs_no_history() -> None:
-    """With nothing published, a topic is dead past its limit, muted until its date, retired by decree."""
-    clock = ManualClock(1_000_000.0)
-    names = ("orders", "test", "old.orders", "free")
-    source = TableSource({TopicPartition(name, 0): (0, 40, None) for name in names})
-    overrides = Overrides([LIMIT, TopicOverride("test", muted_until=1_000_000.0 + HOUR), RETIRED])
-    monitor = monitor_of(clock, overrides=overrides)
-    poller = Poller("prod", source, [monitor], clock)
-
-    def verdicts() -> dict[str, str]:
-        lines = [line for line in monitor.metrics().decode().splitlines() if line.startswith("kafka_topic_verdict{")]
-        return {line.split('topic="')[1].split('"')[0]: line.split('verdict="')[1].split('"')[0] for line in lines}
-
-    poller.poll()
-    assert verdicts() == {"orders": "learning", "test": "muted", "old.orders": "retired", "free": "learning"}
-    for _ in range(6):
-        clock.time += 0.5 * HOUR
-        poller.poll()
-    assert verdicts() == {"orders": "dead", "test": "learning", "old.orders": "retired", "free": "learning"}

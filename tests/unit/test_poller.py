@@ -10,7 +10,6 @@ import pytest
 from exporter.collectors.poller import Poller
 from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
-from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Answers, PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import SourceError
@@ -39,17 +38,6 @@ class Polled:
     @property
     def last(self) -> Snapshot:
         return self.collected.snapshots[-1]
-
-
-def test_max_timestamp_is_asked_only_for_partitions_that_moved() -> None:
-    """A quiet partition keeps its newest timestamp at no cost, and the saving is counted."""
-    polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}))
-    polled.poll()
-    assert polled.last.lookups["max-timestamp"] == 2
-    source.offsets[A] = (0, 6, 150.0)
-    readings = polled.poll()
-    assert polled.last.lookups["max-timestamp"] == 1
-    assert (readings[A].newest, readings[B].newest) == (150.0, 200.0)
 
 
 def test_one_failing_partition_costs_only_itself() -> None:
@@ -112,21 +100,6 @@ def test_a_failing_answer_about_the_newest_record_leaves_no_timestamp() -> None:
     assert (reading.latest, reading.activity.advanced_by) == (6, 1)
     source.timestamp_failure = None
     assert polled.poll()[A].newest == 1_000_030.0
-
-
-def test_an_empty_partition_is_not_asked_for_its_newest_record() -> None:
-    """Latest equal to earliest answers the question: empty, or never written."""
-    readings = Polled(source := TableSource({A: (0, 0, None), B: (7, 7, None)})).poll()
-    assert source.newest_lookups == 0
-    assert (readings[A].state, readings[B].state) == (State.NEVER_WRITTEN, State.EMPTY)
-
-
-def test_a_cluster_that_cannot_be_asked_is_a_failure_with_its_reason() -> None:
-    """The sinks learn of the poll that gave nothing; no reading is invented."""
-    polled = Polled(TableSource({A: (0, 5, 100.0)}, error=SourceError(Reason.AUTHENTICATION_FAILED, "SASL refused")))
-    assert polled.poll() == {}
-    [failure] = polled.collected.failures
-    assert (failure.reason, failure.detail) == (Reason.AUTHENTICATION_FAILED, "SASL refused")
 
 
 def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> None:
@@ -198,30 +171,6 @@ def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() 
         polled.poll()
     source.fails = False
     assert polled.poll()[A].earliest == 60
-
-
-def test_earliest_is_asked_at_every_poll_where_a_group_is_near_the_log_start() -> None:
-    """What retention takes from it next is seen at the next poll, not within the interval."""
-
-    class Readers:
-        def near_log_start(self, layout: Layout) -> Rows:
-            return layout.rows([B])
-
-    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)})
-    polled = Polled(source, earliest_interval=86_400.0, readers=Readers())
-    for _ in range(3):
-        polled.poll()
-    assert [B in turn for turn in source.earliest_requests] == [True] * 3
-    assert source.earliest_requests[-1] == [B]
-
-
-def test_a_topic_that_is_gone_leaves_at_the_poll_that_finds_it_gone() -> None:
-    """Metadata that is kept for a minute is read anew where an answer shows that it is out of date."""
-    gone = TopicPartition("gone", 0)
-    polled = Polled(source := TableSource({A: (0, 5, 100.0), gone: (0, 5, 100.0)}, keeps_metadata=True))
-    polled.poll()
-    del source.offsets[gone]
-    assert list(polled.poll()) == [A]
 
 
 def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:

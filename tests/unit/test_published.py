@@ -17,7 +17,7 @@ import pytest
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.history.published import Expectations, Published
 from tests.damage import DAMAGED, damage
-from tests.pointer import point_to, sign
+from tests.pointer import point_to
 
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -134,48 +134,6 @@ def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
     publish(tmp_path, rows=1)
     assert expectations.refresh()
     assert expectations.problem is None
-
-
-@pytest.mark.parametrize(
-    ("column", "values"),
-    [
-        ("topic", pa.array([None], pa.string())),
-        ("end_offset", pa.array(["many"])),
-        ("slot_seconds", pa.array([{"a": 1}])),
-        ("verdict", pa.array([[1]])),
-        ("as_of", pa.array(["soon"])),
-        ("profile", pa.array([["a"]])),
-        ("profile", pa.array([3.0])),
-    ],
-)
-def test_a_set_with_foreign_columns_is_refused(tmp_path: Path, column: str, values: pa.Array) -> None:
-    """A type that no rollup writes, or no value where there must be one, is a problem that names the set."""
-    publish(tmp_path)
-    part = tmp_path / "published" / "expectations-1" / "part-0.parquet"
-    table = pq.read_table(part)
-    pq.write_table(table.set_column(table.column_names.index(column), column, values), part)
-    sign(tmp_path / "published" / "current.json")
-    expectations = Expectations(tmp_path)
-    assert not expectations.refresh()
-    assert "expectations-1 cannot be read as expectations: " in (expectations.problem or "")
-
-
-def test_a_passing_problem_ends_with_the_next_good_read(tmp_path: Path) -> None:
-    """A pointer that could not be read and is then found unchanged is no problem any more."""
-    publish(tmp_path)
-    expectations, good = loaded(tmp_path)
-    pointer = tmp_path / "published" / "current.json"
-    moved = pointer.rename(tmp_path / "kept.json")
-    pointer.mkdir()
-    assert not expectations.refresh()
-    assert "cannot be read" in (expectations.problem or "")
-    pointer.rmdir()
-    assert not expectations.refresh()
-    assert expectations.problem == f"{pointer} is gone"
-    moved.rename(pointer)
-    assert not expectations.refresh()
-    assert expectations.problem is None
-    assert expectations.published is good
 
 
 def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -> None:

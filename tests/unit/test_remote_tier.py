@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +21,7 @@ from exporter.domain.polls.readings import Answers, Reason, State, TopicPartitio
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ByTime
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
-from exporter.state.cluster import Rhythm
 from tests.lookup_answers import Answer, answers_of
-from tests.monitors import monitor_of
 from tests.snapshots import snapshot_of
 from tests.times import answered
 from tests.unit.readings import ManualClock
@@ -272,22 +269,3 @@ def test_what_the_tiers_say_of_a_reading(
     after = reading_of(apply_tiers(table, np.array([0]), columns, given), 0)
     assert (after.state, after.newest) == expected
     assert (after.earliest_local, after.latest_tiered) == tier[:2]
-
-
-def test_a_broker_that_is_too_old_is_reported_once(tiers: Tiers, caplog: pytest.LogCaptureFixture) -> None:
-    """One line names the look-up and the versions; the count goes on; that it is over is said too."""
-    monitor = monitor_of(tiers.clock, {"c": Rhythm(30.0)})
-    seen = watch(tiers, specs=[LATEST_TIERED])
-    seen.accept(poll({A: reading(), B: reading()}))
-    tiers.offsets = {(LATEST_TIERED, key): Answer(reason=Reason.UNSUPPORTED_VERSION) for key in (A, B)}
-    caplog.set_level(logging.INFO)
-    for _ in range(3):
-        monitor.take_tier_sweep(seen.sweep())
-    (line,) = caplog.messages
-    assert line.startswith("cluster c: partitions with remote storage, look-ups that failed: latest-tiered unsupported")
-    assert "latest-tiered from 3.9 on" in line
-    counted = 'tier_lookup_failures_total{kafka_cluster="c",reason="unsupported-version",spec="latest-tiered"} 6.0'
-    assert counted in monitor.metrics().decode()
-    tiers.offsets.clear()
-    monitor.take_tier_sweep(seen.sweep())
-    assert caplog.messages[1].startswith("cluster c: resolved: ")

@@ -24,17 +24,6 @@ def default(alias: str, *, exclude: tuple[str, ...] = ()) -> Naming:
     return Naming.of("(.*)", rf"{alias}.\1", [".*"], exclude)
 
 
-def test_names_follow_the_policy() -> None:
-    """MirrorMaker puts the alias before a name; a pattern turns whole names into what its template says."""
-    assert default("prod").replica_of("orders") == "prod.orders"
-    assert Naming.of("(.*)", r"\1", [".*"], []).replica_of("orders") == "orders"
-    dated = Naming.of(r"(\w+)\.v(\d)", r"dr-\2-\1", [".*"], [])
-    assert dated.replica_of("orders.v2") == "dr-2-orders"
-    assert dated.replica_of("orders") is None
-    assert default("prod", exclude=("ord.*",)).replica_of("orders") is None
-    assert Naming.of("(.*)", r"\1", ["pay.*"], []).replica_of("orders") is None
-
-
 @pytest.mark.parametrize(
     "topic",
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -67,20 +66,6 @@ def test_a_replica_is_held_against_what_its_source_had_before() -> None:
     pair.times += [T0 + 12, T0 + 13, T0 + 14]
     pair.poll("west", "east", "east", "east", "east")
     assert [replica_readings(each.table)[REPLICA] for each in pair.found] == [IN_STEP]
-
-
-def test_a_replica_falls_behind_stops_and_comes_back() -> None:
-    """Behind a minute after it was in step, stopped after five with something to copy."""
-    pair = Pair([T0 - 9, T0 - 8], copied=2)
-    assert pair.reading() == IN_STEP
-    pair.times += [T0 + 20, T0 + 21, T0 + 22]
-    assert pair.reading().state is ReplicaState.IN_STEP
-    pair.times += [T0 + 80]
-    behind = pair.reading(after=60)
-    assert (behind.state, behind.lag_records) == (ReplicaState.BEHIND, 4)
-    assert pair.reading(after=300).state is ReplicaState.STOPPED
-    pair.copied = 6
-    assert pair.reading() == IN_STEP
 
 
 def test_a_topic_made_again_is_a_new_one() -> None:
@@ -166,22 +151,6 @@ def compared(state: ReplicaState = ReplicaState.BEHIND) -> Comparison:
 PLACE = 'source_cluster="east",source_topic="orders",target_cluster="west",target_topic="east.orders",partition="0"'
 
 
-def test_a_comparison_is_shown() -> None:
-    """Lag and the state of each partition, and counts for the pair."""
-    watched = Watched()
-    watched.poll("east", "west")
-    watched.monitor.take_comparison(compared())
-    shown = watched.monitor.metrics().decode()
-    for line in (
-        f"kafka_replica_lag_seconds{{{PLACE}}} 90.0",
-        f"kafka_replica_lag_records{{{PLACE}}} 3",
-        f'kafka_replica_state{{{PLACE},state="behind",reason=""}} 1',
-        'topic_liveness_replica_partitions{reason="",source_cluster="east",state="behind",target_cluster="west"} 1.0',
-        'topic_liveness_replica_topics{outcome="compared",source_cluster="east",target_cluster="west"} 1.0',
-    ):
-        assert line in shown
-
-
 @pytest.mark.parametrize(("polled", "reason"), [("west", "source-unreadable"), ("east", "replica-unreadable")])
 def test_while_one_cluster_is_not_read_nothing_is_known_of_its_replicas(polled: str, reason: str) -> None:
     """The state is unknown, with the side that is missing, and no number is shown; with both read it is back."""
@@ -201,23 +170,3 @@ def test_while_one_cluster_is_not_read_nothing_is_known_of_its_replicas(polled: 
     watched.clock.time += 2
     watched.poll("east", "west")
     assert f"kafka_replica_lag_seconds{{{PLACE}}} 90.0" in watched.monitor.metrics().decode()
-
-
-def test_a_fault_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A mapping that matches nothing is logged when it is found, not at each comparison, and counted."""
-    caplog.set_level(logging.WARNING)
-    pair = Pair([T0 - 9], copied=1)
-    pair.west.offsets[TopicPartition("other", 0)] = (0, 1, T0)
-    watched = Watched()
-    for _ in range(2):
-        pair.poll("east")
-        pair.west.offsets.pop(COPY, None)
-        pair.pollers["west"].poll()
-        watched.monitor.take_comparison(pair.found[-1])
-    [line] = [line for line in caplog.messages if "replica" in line]
-    assert line.startswith("cluster west: replicas: no topic of east has its replica in west: 1 are expected")
-    assert "next step: check policy" in line
-    shown = watched.monitor.metrics().decode()
-    place = 'source_cluster="east",target_cluster="west"'
-    assert f'topic_liveness_replica_topics{{outcome="compared",{place}}} 0.0' in shown
-    assert f'topic_liveness_replica_topics{{outcome="without-replica",{place}}} 1.0' in shown

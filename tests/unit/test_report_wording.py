@@ -49,8 +49,6 @@ def test_text_that_hides_or_reorders_is_made_visible() -> None:
     ("about", "sentence"),
     [
         (TopicFacts(), "readers not known"),
-        (TopicFacts(None, 0), "no consumer group reads it"),
-        (TopicFacts(None, 2, groups_without_members=0), "2 consumer groups still read it"),
         (TopicFacts(None, 1, readers=("billing",)), "1 consumer group still reads it: billing"),
         (
             TopicFacts(None, 1, readers=("billing",), groups_without_members=1),

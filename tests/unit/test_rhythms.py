@@ -6,24 +6,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
-from exporter.domain.judging.detection import judge
-from exporter.domain.judging.evidence_now import JudgedSubject, evidence_now
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import Hours
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
-from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.weekly_scores import maxima
 from exporter.domain.verdicts import VERDICTS, Verdict
-from exporter.history.published import Expectations
-from tests.unit.expectations import by_clock, publish
 
 DAY = 24 * HOUR
 FIRST = 2900
@@ -331,25 +325,6 @@ def test_a_run_that_moves_is_never_dead_and_known_again_within_two_weeks(later: 
     moments = records(lambda hour: hour % 24 == (2 if hour < moved else 2 + later), 16, jitter=600.0)
     assert not verdicts_while_it_lives(moments, 9, 15) & ALARMS
     assert verdicts_while_it_lives(moments, 12, 15) == {Verdict.QUIET}
-
-
-def test_the_exporter_judges_by_the_schedule_that_the_rollup_published(tmp_path: Path) -> None:
-    """Read from the published file: late after the first missed run, with its sentence, and dead by the second."""
-    moments, due = records(nightly, 9, jitter=2400.0), DUE
-    last = float(moments[moments < due][-1])
-    schedule = known(moments, 8).schedule(8)
-    assert schedule is not None
-    scores = {"suspect_score": SUSPECT, "dead_score": DEAD}
-    publish(tmp_path, by_clock([1.0] * 168, last_advance=last, pause_slots=0.0, schedule=schedule, **scores))
-    expectations = Expectations(tmp_path)
-    assert expectations.refresh(), expectations.problem
-    assert expectations.published is not None
-    (row,) = expectations.published.rows.values()
-    for now, verdict in ((due - HOUR, Verdict.QUIET), (due + 3 * HOUR, Verdict.LATE), (due + 27 * HOUR, Verdict.DEAD)):
-        judgement = judge(Silence(last, now, known=True), row, now)
-        assert judgement.verdict is verdict
-        line = evidence_now(JudgedSubject(judgement, row), now)
-        assert ("has not come since Wed" in line) == (verdict is not Verdict.QUIET)
 
 
 def test_records_at_any_hour_have_no_schedule() -> None:

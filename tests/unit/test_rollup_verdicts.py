@@ -208,18 +208,6 @@ def test_an_override_decides_from_when_on_a_silence_is_suspect(decided: dict[str
     assert Verdict.SUSPECT not in {VERDICTS[code] for code in found.verdict}
 
 
-def test_the_evidence_says_that_it_is_the_configuration(rows: tuple[Streams, Verdicts]) -> None:
-    """Silence as it is, then what the configuration says; nothing of what was learned is left."""
-    each, found = rows
-    chosen = np.flatnonzero((each.partition == 4) & (each.cluster == "prod"))
-    evidence = {each.name[row]: found.evidence[row] for row in chosen}
-    silent = "silent 2 h 30 min (since Mon 2026-03-02 09:30 UTC); "
-    assert evidence["billing.eu"] == rf"{silent}dead past 2 h, as the configuration says of billing\..*"
-    assert evidence["x-test"] == f"{silent}muted until Mon 2026-03-02 12:00 UTC, as the configuration says of .*-test"
-    assert evidence["Legacy"] == f"{silent}retired, as the configuration says of (?i)LEGACY[a-z_.-]{{0,9}}"
-    assert "configuration" not in evidence["free"]
-
-
 @pytest.mark.parametrize(
     ("polled_hours", "unseen_hours", "verdict"),
     [

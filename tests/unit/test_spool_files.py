@@ -6,8 +6,8 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.backfill.spool_streams import SpoolStreams
-from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Coverage, Inventory, Relation, Source, Window
+from exporter.domain.history.rows import Inventory, Source, Window
 from exporter.history.spool import Spool
 from exporter.history.tables import ForeignFileError, columns_of, read_columns
-from spark_rollups.spool_files import SPOOL_TABLES, RefusedFileError, count_rows, list_spool, put_aside
-from tests.foreign import flips, strays, with_huge_texts, with_many_rows, with_shared_text
+from spark_rollups.spool_files import list_spool
+from tests.foreign import flips, strays
 
 ROWS = [
     Window("c", f"topic-{at % 7}", "id", at, at, at + 300.0, "e", "poll", records=at, last_advance=at, end_offset=at)
@@ -40,14 +40,6 @@ def spool(tmp_path: Path) -> Spool:
     spool.write("c", 1.0, ROWS)
     spool.write("c", 1.0, [INVENTORY_ROW])
     return spool
-
-
-@pytest.fixture
-def memory() -> Iterator[pa.MemoryPool]:
-    """A pool that counts what was taken from it at most."""
-    usual = pa.default_memory_pool()
-    yield pa.proxy_memory_pool(usual)
-    pa.set_memory_pool(usual)
 
 
 def first_polls(spool: Spool) -> int:
@@ -88,32 +80,6 @@ def test_what_is_no_regular_file_keeps_nobody_waiting(spool: Spool, tmp_path: Pa
     assert first_polls(spool) == 1
     assert spool.expire(older_than=1e12) == 0
     assert spool.shrink(2**30) == {}
-
-
-@pytest.mark.parametrize(
-    ("write", "message"),
-    [
-        (with_many_rows, f"a file holds at most {FILE_ROWS} rows, got {FILE_ROWS + 1}"),
-        (with_huge_texts, f"a file holds at most {FILE_BYTES} bytes, got "),
-        (with_shared_text, f"a file holds at most {FILE_BYTES} bytes of text, got 630"),
-    ],
-)
-def test_more_than_any_exporter_writes_is_refused_before_it_costs_memory(
-    spool: Spool,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    memory: pa.MemoryPool,
-    write: Callable[[Path, pa.Table], None],
-    message: str,
-) -> None:
-    """A small file can hold millions of equal rows, gigantic texts, or a large one that many rows share."""
-    path = tmp_path / "spool" / "inventory" / "inventory-huge.parquet"
-    write(path, columns_of([INVENTORY_ROW]).table())
-    assert path.stat().st_size < 64 * 2**20
-    pa.set_memory_pool(memory)
-    assert first_polls(spool) == 1
-    assert memory.max_memory() < 16 * 2**20
-    assert message in caplog.text
 
 
 @pytest.mark.usefixtures("spool")
@@ -180,27 +146,6 @@ NOW = datetime(2026, 3, 2, tzinfo=UTC)
 AT = NOW.timestamp() - 600.0
 
 
-def written(folder: Path, source: Source) -> None:
-    """Write a file of each table, by an exporter and for a cluster with unusual names."""
-    spool = Spool(folder, "host ü~1", source)
-    for row in (
-        Window("größe/1", "orders", "id", 0, AT - 60.0, AT, "host ü~1", source, records=1),
-        Coverage("größe/1", "host ü~1", source, AT - 60.0, AT, 1, 1, 1, 0, AT, 60.0),
-        replace(INVENTORY_ROW, cluster="größe/1", exporter="host ü~1", observed_at=AT, source=source),
-        Relation("größe/1", "orders", "id", "host ü~1", source, AT, 1),
-    ):
-        spool.write("größe/1", AT, [row])
-
-
-@pytest.mark.parametrize("source", list(Source))
-def test_a_rollup_takes_whatever_an_exporter_or_a_backfill_names_its_files(tmp_path: Path, source: Source) -> None:
-    """Each file of each table is read, and none goes to quarantine."""
-    written(tmp_path, source)
-    for table in SPOOL_TABLES:
-        (path,) = list_spool(tmp_path / "spool" / table.name)
-        assert count_rows(path, table, datetime.now(UTC), pages=True) == 1, table.name
-
-
 def test_two_processes_of_one_name_overwrite_nothing(tmp_path: Path) -> None:
     """As the pods of an update may for a moment: rows of the same keys are in files of their own."""
     row = Window("c", "orders", "id", 0, AT - 60.0, AT, "e", Source.POLL, records=1)
@@ -219,18 +164,3 @@ def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monke
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(PermissionError):
         list_spool(tmp_path / "spool" / "windows")
-
-
-@pytest.mark.parametrize("name", ["windows", "x" * 247, "ü" * 123, "\udcff" * 247])
-def test_a_foreign_file_goes_to_quarantine_however_long_its_name(tmp_path: Path, name: str) -> None:
-    """The name is cut, so that the reason beside it has room for its suffix; two long ones stay two."""
-    for path in (tmp_path / f"{name}.parquet", tmp_path / f"{name[1:]}.parquet"):
-        path.write_bytes(b"torn")
-        with pytest.raises(RefusedFileError) as refused:
-            count_rows(path, SPOOL_TABLES[0], datetime.now(UTC))
-        before = set((tmp_path / "quarantine").glob("*.parquet"))
-        put_aside(path, tmp_path / "quarantine", str(refused.value))
-        (aside,) = set((tmp_path / "quarantine").glob("*.parquet")) - before
-        assert aside.read_bytes() == b"torn"
-        assert str(refused.value) in aside.with_name(f"{aside.name}.reason.txt").read_text(encoding="utf-8")
-    assert len(list((tmp_path / "quarantine").iterdir())) == 4

@@ -19,7 +19,7 @@ from exporter.domain.polls.metadata import Metadata, TopicConfig
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.domain.scoring.thresholds import PastAlarms
-from exporter.domain.verdicts import Expectation, Verdict
+from exporter.domain.verdicts import Expectation
 from exporter.history.published import Published
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.series import ClusterSeries
@@ -153,23 +153,6 @@ def test_what_was_never_published_has_no_time() -> None:
     assert "topic_liveness_last_successful_poll_timestamp_seconds{" not in text
 
 
-def test_series_are_withdrawn_after_missed_polls_and_no_verdict_is_left() -> None:
-    """A poller that stopped is seen as such: the cluster is down and nothing is said of its topics."""
-    monitor, poller, source, clock = scene()
-    poller.poll()
-    source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
-    text = ""
-    for missed in range(1, 6):
-        clock.time += 30
-        poller.poll()
-        text = monitor.metrics().decode()
-        assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
-        assert ("kafka_topic_verdict{" in text) == (missed <= 4)
-    assert "kafka_topic" not in text
-    assert not re.search(r"^topic_liveness_(partitions|held_topics){", text, re.MULTILINE)
-    assert 'topic_liveness_polls_total{kafka_cluster="prod",outcome="cluster-unreachable"} 5.0' in text
-
-
 def during_a_withdrawal(monkeypatch: pytest.MonkeyPatch, job: Callable[[], object]) -> threading.Thread:
     """Start a job when the next series are withdrawn, and withdraw them once it had time to go on."""
     thread, withdraw = threading.Thread(target=job), ClusterSeries.withdraw
@@ -219,24 +202,6 @@ def test_the_last_good_expectations_are_judged_by_until_they_are_too_old() -> No
     assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1' in text
 
 
-def test_a_dead_topic_with_a_partition_never_written_is_dead_from_the_first_poll() -> None:
-    """The young silence of a partition that never advanced does not make the topic live at every start."""
-    monitor, poller, source, _ = scene()
-    source.offsets[TopicPartition("orders", 0)] = (0, 40, NOW - 90 * HOUR)
-    source.offsets[TopicPartition("orders", 2)] = (0, 0, None)
-    monitor.take_expectations(
-        publish(
-            promise("orders", 0, 5 * HOUR, NOW - 90 * HOUR),
-            promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR),
-            replace(promise("orders", 2, None, None), end_offset=0),
-            promise("orders", None, 3 * HOUR, NOW - 90 * HOUR),
-        ),
-        None,
-    )
-    poller.poll()
-    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="dead"} 1' in monitor.metrics().decode()
-
-
 def test_a_topic_that_cannot_be_described_keeps_its_verdict_and_is_counted() -> None:
     """Its partitions are counted by the reason, or the topic itself as one where they were never seen."""
     monitor, poller, source, _ = scene()
@@ -250,19 +215,6 @@ def test_a_topic_that_cannot_be_described_keeps_its_verdict_and_is_counted() -> 
     assert 'topic="orders",partition="1",verdict="dead"} 1' in text
     assert 'kafka_topic_partitions{kafka_cluster="prod",topic="orders"} 2' in text
     assert 'kafka_topic_partitions{kafka_cluster="prod",topic="unseen"}' not in text
-
-
-def test_a_cluster_whose_newest_timestamps_cannot_be_read_is_up() -> None:
-    """Offsets alone judge silence; only the state of the partitions says that their time is unknown."""
-    clock = ManualClock(NOW)
-    source = TableSource({TopicPartition("orders", 0): (0, 40, NOW)}, timestamp_failure=Reason.STORAGE_ERROR)
-    monitor = monitor_of(clock, max_age=HOUR)
-    Poller("prod", source, [monitor], clock).poll()
-    text = monitor.metrics().decode()
-    assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0' in text
-    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="ok"} 1.0' in text
-    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="storage-error"} 0.0' in text
-    assert 'kafka_topic_partition_state{kafka_cluster="prod",topic="orders",partition="0",state="unreadable"} 1' in text
 
 
 def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -317,16 +269,6 @@ def test_a_pattern_that_matches_nothing_is_named_with_the_next_step(
     assert message in caplog.messages[0]
 
 
-def test_the_last_report_is_shown_where_there_is_one() -> None:
-    """Absent before the first report."""
-    monitor = scene()[0]
-    monitor.take_report(None)
-    assert "report_last_success" not in monitor.metrics().decode()
-    monitor.take_report(1_000_000.0)
-    monitor._exposition.forget()  # noqa: SLF001 - shown within a second otherwise
-    assert "topic_liveness_report_last_success_timestamp_seconds 1e+06\n" in monitor.metrics().decode()
-
-
 NOT_READY = "not ready: no cluster has a recent good poll"
 
 
@@ -346,23 +288,6 @@ def test_it_is_ready_while_a_good_poll_is_recent() -> None:
     source.error = None
     poller.poll()
     assert monitor.ready()[0]
-
-
-def test_the_status_page_knows_what_the_metrics_know() -> None:
-    """Counts by state and verdict, newest record and last advance, and the problem stand on one page."""
-    monitor, poller, source, clock = scene()
-    poller.poll()
-    clock.time += 30
-    source.offsets[TopicPartition("orders", 0)] = (0, 45, NOW + 25)
-    poller.poll()
-    (cluster,) = monitor.status().clusters
-    assert (cluster.up, cluster.partitions, cluster.topics) == (True, 6, 5)
-    assert cluster.verdicts[Verdict.DEAD] == 1
-    assert (cluster.newest_record, cluster.last_advance) == (NOW + 25, NOW + 30)
-    source.error = SourceError(Reason.AUTHENTICATION_FAILED, "SASL refused")
-    poller.poll()
-    (cluster,) = monitor.status().clusters
-    assert (cluster.up, cluster.problem) == (False, "authentication-failed: SASL refused")
 
 
 @pytest.mark.parametrize(("ahead", "stale"), [(0.5 * HOUR, 0.0), (2 * HOUR, 1.0)])

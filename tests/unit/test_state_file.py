@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,9 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter import app
 from exporter.collectors.poller import Poller
-from exporter.domain.exit_codes import ExitCode
 from exporter.domain.expectations.table import table_of
 from exporter.domain.overrides import Overrides
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
@@ -31,9 +28,7 @@ from exporter.history.published import Published
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.history.tables import Columns
-from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
-from exporter.storage.storage_thread import StorageThread
 from tests.exposed import verdict_of_orders
 from tests.monitors import monitor_of
 from tests.unit.expectations import HOUR, MONDAY, by_wall
@@ -293,26 +288,6 @@ def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.Mo
     monkeypatch.undo()
     assert read_state(limited.folder, "prod", "other") is not None, "that of the exporter that is older"
     assert state_file(limited.folder, "prod", "other") != state_file(limited.folder, "prod", "exporter-1")
-
-
-def test_storage_that_does_not_answer_at_a_start_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It ends with 2, as where the folder cannot be used at all."""
-
-    def hang(*_: Any, **_options: Any) -> NoReturn:
-        raise OSError(errno.ETIMEDOUT, "the storage does not answer")
-
-    monkeypatch.setattr(StorageThread, "call", hang)
-    made = Settings.model_validate(
-        {
-            "clusters": [{"name": "main", "kafka": {"bootstrap.servers": "127.0.0.1:9092"}}],
-            "history": {"folder": str(tmp_path)},
-        }
-    )
-    assert app.once(made, io.StringIO()) == ExitCode.NOT_STARTED
-    cause = "the storage does not answer. Fix that and start it again"
-    assert capsys.readouterr().err == f"Error: history.folder {str(tmp_path)!r} cannot be read: {cause}\n"
 
 
 @pytest.mark.parametrize("restarted", [False, True])

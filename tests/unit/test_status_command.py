@@ -8,22 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import bcrypt
-import jsonschema_rs
 import pytest
 import trustme
 
 from exporter.cli import run
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
-from exporter.web.api import document
 from exporter.web.config_file import WebConfigFile
 from tests.answers import answering
 from tests.monitors import served
 from tests.plain_http import get
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.test_explain_json import scene as fleet
-from tests.unit.test_state import NOW, SWEEP, promise, scene
-from tests.unit.test_state import publish as in_memory
+from tests.unit.test_state import NOW, SWEEP, scene
 
 
 @pytest.fixture(scope="module")
@@ -86,25 +83,6 @@ def test_partitions_of_a_topic_that_is_over_or_withheld_are_not_listed(
     assert run(["status", "--history", str(tmp_path), "--format", "json"]) == int(alarms)
     listed = [(item["topic"], item["partition"]) for item in json.loads(capsys.readouterr().out)["items"]]
     assert listed == [("orders", None)] * alarms
-
-
-def test_a_running_exporter_lists_no_partition_of_a_retired_topic(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its page lists none either; that of a topic that lives is on both."""
-    monitor, poller, source, _ = scene()
-    source.offsets[TopicPartition("over", 0)] = (0, 40, NOW - 36 * DAY)
-    old = [promise("over", 0, 35 * DAY, NOW - 36 * DAY), promise("over", None, 3 * HOUR, NOW - 36 * DAY)]
-    living = [promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR), promise("orders", None, 3 * HOUR, NOW - 2 * HOUR)]
-    monitor.take_expectations(in_memory(*old, *living), None)
-    poller.poll()
-    with served(monitor) as running:
-        url = f"http://{running.address}"
-        kinds = ("topics", "partitions")
-        over = [get(f"{url}/api/v1/{kind}?topic=over", timeout=20).json()["items"][0]["verdict"] for kind in kinds]
-        assert over == ["retired", "retired"], "a partition follows its topic, which does not advance"
-        assert run(["status", "--url", url, "--format", "nagios"]) == 2
-        assert "1 dead, 0 suspect, 0 incident, 1 unreadable (orders:1)" in capsys.readouterr().out
-        page = get(url, timeout=20).text.partition('id="partly"')[2]
-        assert "topics/prod/orders" in page and "topics/prod/over" not in page
 
 
 def test_a_mass_death_is_no_health(
@@ -214,22 +192,6 @@ def test_a_cluster_that_is_not_there_is_an_error(url: str, tmp_path: Path, capsy
     assert f"UNKNOWN: {message}" in capsys.readouterr().out
 
 
-def test_owners_of_published_topics_are_those_of_the_configuration(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A dead topic has its owner in table and JSON; who reads it is not known without an exporter."""
-    publish(tmp_path, by_wall(topic="orders", partition=None, verdict="dead", last_advance=MONDAY - 9 * HOUR))
-    config = tmp_path / "prod.yaml"
-    config.write_text(
-        json.dumps({"history": {"folder": str(tmp_path)}, "owners": [{"topics": "orders", "owner": "team-shop"}]})
-    )
-    assert run(["status", "--config", str(config), "--format", "json"]) == 1
-    [item] = json.loads(capsys.readouterr().out)["items"]
-    assert (item["owner"], item["readers"]) == ("team-shop", None)
-    assert run(["status", "--config", str(config)]) == 1
-    assert "team-shop" in capsys.readouterr().out
-
-
 @pytest.fixture(scope="module")
 def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A server that asks for a client certificate and a password, and a folder with what a client needs."""
@@ -308,22 +270,6 @@ def test_what_keeps_a_protected_exporter_from_being_asked_is_named(
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--ca-file", "ca.crt"], "--ca-file needs --url"),
-        (["--url", "http://localhost:1", "--ca-file", "/dev/null"], "--ca-file and --cert-file need an address"),
-        (["--url", "http://a:b@localhost:1", "--username", "c"], "give the user by --username or in --url, not both"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(
-    given: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Rather than one of them being dropped in silence."""
-    assert run(["status", *given]) == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("code", "body", "message"),
     [
         (302, b"", "answers 302 Found for /api/v1/clusters"),
@@ -359,12 +305,3 @@ def test_an_exporter_on_this_host_is_asked_through_no_proxy(
         monkeypatch.setenv("no_proxy", "")
         assert run(["status", "--url", f"http://{host}:1"]) == 2
     assert ("cannot be asked: Expecting value" in capsys.readouterr().err) == by_proxy
-
-
-def test_explain_prints_the_record_of_the_api(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``explain --format json`` is what the OpenAPI document calls an Explanation."""
-    publish(tmp_path, by_wall(topic="orders", partition=None, verdict="dead", evidence="silent 9 h"))
-    assert run(["explain", "orders", "--history", str(tmp_path), "--format", "json"]) == 0
-    explanation = json.loads(capsys.readouterr().out)
-    assert explanation["evidence"]
-    jsonschema_rs.validate({"$ref": "#/components/schemas/Explanation", **document()}, explanation)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
@@ -108,31 +104,3 @@ def test_what_google_answers_is_an_error_of_the_storage(
         operation(refusing)
     assert failed.value.errno == errno.EIO
     assert "hidden" not in str(failed.value)
-
-
-ASK_GOOGLE = """
-from exporter.storage import files
-from exporter.storage.files import file_info, parse_location
-
-files.GOOGLE_RETRY_SECONDS = 1.0
-try:
-    file_info(parse_location("gs://bucket/file"))
-except OSError as error:
-    print(error.strerror, error.filename)
-"""
-
-
-def test_a_google_bucket_that_is_not_reached_is_given_up() -> None:
-    """Requests are repeated for as long as the limit says, not for a quarter of an hour."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    answer = subprocess.run(
-        [sys.executable, "-c", ASK_GOOGLE],
-        env={**os.environ, "CLOUD_STORAGE_EMULATOR_ENDPOINT": endpoint},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert answer.stdout == "the storage failed gs://bucket/file\n"
-    assert storage.resolve_for_pyarrow(parse_location("gs://bucket/file"))[0] == "bucket/file"

@@ -120,16 +120,6 @@ def test_nothing_to_read_is_zero_and_costs_nothing(bench: Bench) -> None:
     assert bench.times.calls == []
 
 
-def test_partitions_advance_together_and_groups_share_what_is_found(bench: Bench) -> None:
-    """As many calls as the slowest search has steps; a hundred groups at one offset cost no more than one."""
-    bench.measure(g={A: 60})
-    alone, both, many = bench.times.calls, Bench(), Bench()
-    both.measure(g={A: 60, B: 60})
-    assert both.times.calls == [2] * len(alone)
-    many.measure(**{f"g{number}": {A: 60} for number in range(100)})
-    assert many.times.calls == alone
-
-
 def test_an_offset_that_has_not_moved_is_not_asked_for_again(bench: Bench) -> None:
     """A group that stands still costs nothing, and its lag grows with the clock, between sweeps too."""
     first = lag(bench.measure(g={A: 60}))

@@ -87,21 +87,6 @@ def test_the_first_read_has_all_and_a_later_one_never_waits() -> None:
     assert reader.read(later)["late"].retention_seconds == 1.0
 
 
-def test_a_first_read_without_an_answer_ends_after_one_timeout() -> None:
-    """Nothing is known then, and nothing is claimed to have failed; the answer counts when it comes."""
-    broker = Broker(at_once=False)
-
-    class Running(ManualClock):
-        def monotonic(self) -> float:
-            self.time += 0.06
-            return self.time
-
-    reader = ConfigReader(cast("Client", broker), Running(), refresh=HOUR)
-    assert (reader.read(ids(3)), reader.unread()) == ({}, {})
-    broker.reply()
-    assert len(reader.read(ids(3))) == 3
-
-
 def test_a_missing_right_is_a_reason_and_not_asked_about_at_each_poll() -> None:
     """Without DESCRIBE_CONFIGS nothing is known; it is asked for again at the next refresh."""
     reader, broker, clock = reader_of(broker=Broker(answer=REFUSED))

@@ -98,16 +98,3 @@ def test_an_error_in_one_step_leaves_the_other_at_work(
     assert f"Problem: {problem}" in upkeep_service.page()
     assert quoted not in upkeep_service.page() + caplog.text
     assert upkeep_service.failures("spool") == 0
-
-
-def test_what_a_rollup_publishes_is_read_as_often_as_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever polls more often than the upkeep would come waits no longer for verdicts."""
-    monkeypatch.setattr(serving, "UPKEEP_SECONDS", 3600.0)
-    upkeep_service = ServiceWithUpkeep(tmp_path, poll_interval="5s")
-    upkeep_service.service.start()
-    try:
-        (tmp_path / "published").mkdir(exist_ok=True)
-        (tmp_path / "published" / "current.json").write_text("torn")
-        until(lambda: "current.json" in upkeep_service.page(), "the pointer read again")
-    finally:
-        upkeep_service.service.stop()

@@ -278,24 +278,6 @@ def test_half_open_requests_block_nobody_and_are_closed(server: WebServer, clien
         assert all(is_closed(connection) for connection in silent)
 
 
-def test_a_header_that_trickles_in_does_not_extend_the_time(server: WebServer) -> None:
-    """A client that sends a byte now and then is closed after the same time as a silent one."""
-    with connect(server, b"GET /metrics HTTP/1.1\r\n") as connection:
-        connection.settimeout(IDLE_SECONDS / 10)
-        began = time.monotonic()
-        closed = False
-        while not closed and time.monotonic() - began < 2 * MERCY:
-            try:
-                connection.sendall(b"X")
-                closed = connection.recv(1) == b""
-            except TimeoutError:
-                continue
-            except (ConnectionResetError, BrokenPipeError):
-                closed = True
-        assert closed
-        assert time.monotonic() - began < MERCY
-
-
 def test_a_client_that_does_not_read_is_closed(server: WebServer, pages: Shown) -> None:
     """An answer nobody reads is given up, so its memory is freed."""
     pages.exposition = b"x" * 50_000_000

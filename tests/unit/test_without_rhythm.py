@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.history.streams import add_topics
 from exporter.domain.judging.detection import Assessment, Detector
-from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow, evidence_now
 from exporter.domain.judging.gap_law import WEEK, find_limits
 from exporter.domain.judging.queries import ClusterFacts, Query, partitions, topics
 from exporter.domain.judging.rollup_verdicts import judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.polls.readings import State, TopicPartition
-from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
@@ -217,29 +215,6 @@ def test_the_rollup_gives_partitions_the_verdict_of_their_topic_too() -> None:
     assert found.evidence[0] == f"with its topic: {found.evidence[2]}"
     assert found.learned_limit.tolist() == limits.tolist()
     assert found.expected_by.tolist() == [found.expected_by[2]] * 3
-
-
-def test_few_gaps_are_named_in_the_evidence() -> None:
-    """How many active hours are known, and that the limit comes from them."""
-    row = by_wall(
-        rule="gaps",
-        last_advance=MONDAY - 30 * DAY,
-        active_slots=4,
-        history_start=MONDAY - 51 * DAY,
-        suspect_silence_seconds=28 * DAY,
-        max_silence_seconds=56 * DAY,
-    )
-    silence = Silence(MONDAY - 30 * DAY, NOW, known=True)
-    found = Detector(ExpectationSet([row]))
-    assert found.expectations.faults.total() == 0
-    subject = JudgedSubject(
-        judgement=assess([reading(State.OBSERVED, 30)]).of_topics.judgement(0)._replace(last_advance=silence.since),
-        expectation=row,
-        seen=SubjectNow(topic="orders", silence=silence),
-    )
-    line = evidence_now(subject, NOW)
-    assert "4 active hours known since Sat 2026-01-10 00:00 UTC; suspect since" in line
-    assert line.endswith("by its few gaps")
 
 
 @pytest.mark.parametrize("hours", [[6, 18], [0, 6, 12, 18], [8, 9, 17, 18]])
