@@ -33,7 +33,6 @@ LONG = (
     "integration/test_client_restarts.py",
     "integration/test_object_storage.py",
     "integration/test_demo.py",
-    "integration/test_first_day.py",
     "spark/test_object_storage.py",
     "integration/test_client_outages.py",
     "integration/test_network.py",

@@ -22,10 +22,9 @@ from tests.bench.running import real_broker, show
 from tests.dead_and_living import DEAD, LIVING, write_fleet
 from tests.fake_cluster import FakeCluster
 from tests.integration.auditing import audit
-from tests.integration.day_one import DayOne, sections_of, verdicts
+from tests.integration.day_one import DayOne, sections_of
 from tests.process_tree import Watch
 from tests.tables import Rows
-from tests.waiting import until
 from tests.workbench import Workbench
 
 DAY = 86_400_000
@@ -53,15 +52,10 @@ def count_right(fleets: int, seed: int) -> None:
             write_fleet(workbench, time.time(), number, name)
         topics = fleets * (len(DEAD) + len(LIVING))
         audited = audit(broker.bootstrap, "fleet-.*")
-        with day.serving(day.folder) as exporter:
-            until(lambda: len(verdicts(exporter)) == topics, "the first poll")
-            first = verdicts(exporter)
-            day.wait_for_inventory()
+        first = day.poll(topics)
         sections = sections_of(day.report())
         reported = {topic: key for key, listed in sections.items() for topic in listed if key in _ALARMING_SECTIONS}
-        with day.serving(day.folder) as exporter:
-            until(lambda: len(verdicts(exporter)) == topics, "the first poll")
-            exposed = verdicts(exporter)
+        exposed = day.poll(topics)
         said = {topic: audited.what(topic) for topic in exposed}
         ways = (
             ("audit", said, {"abandoned"}),

@@ -166,7 +166,7 @@ def _killed(exporter: Exporter) -> Iterator[None]:
 
 
 def survive(jars: Path, folder: Path, outages: int, kills: int, exporters: int = 3) -> Survived:
-    """Stop the broker of exporters and start it again, kill it and start it again, freeze it for 21 s, and so on.
+    """Kill the broker of exporters and start it again, freeze it for 21 s, stop it and start it again, and so on.
 
     A connection that was silent for so long is the one that librdkafka may not open again. Afterwards kill the Kafka
     client of one exporter after the other.
@@ -187,7 +187,7 @@ def survive(jars: Path, folder: Path, outages: int, kills: int, exporters: int =
             if not watched.become_whole():
                 raise WrongFiguresError("the exporters do not show every series at first")
             for number in range(outages):
-                ways = (_restarted(broker, broker.stop), _restarted(broker, broker.kill), _frozen(broker))
+                ways = (_restarted(broker, broker.kill), _frozen(broker), _restarted(broker, broker.stop))
                 watched.disturb(ways[number % 3])
                 say(f"  {number + 1} outages")
             for number in range(kills):

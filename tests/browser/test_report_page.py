@@ -10,10 +10,7 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Browser, Page
 
-from spark_rollups.report.build import build_report
-from spark_rollups.report.render import to_html
 from tests.browser.contrast import contrasts_of
-from tests.unit.test_report_build import facts, topics
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = GOLDEN / "report.html"
@@ -58,60 +55,6 @@ def page(tab: Tab, request: pytest.FixtureRequest) -> Iterator[Page]:
     assert complaints == []
 
 
-def test_the_page_leads_with_what_died_and_what_is_not_proved(page: Page) -> None:
-    """Title, summary and warning stand before every section."""
-    assert page.title() == "Topic liveness, week to Tue 2026-03-03 12:00 UTC"
-    assert page.get_by_role("heading", level=1).all_inner_texts() == ["Topic liveness"]
-    summary = page.locator(".summary").inner_text()
-    assert summary.startswith("In the week to Tue 2026-03-03, 3 topics and 1 single partition died,")
-    assert summary.endswith("4 of 25 topics are dead now, 1 more than a week ago.")
-    warning = page.locator(".warning").inner_text()
-    assert warning.startswith("Attention. edge|<b>: the last good poll was Fri 2026-02-27 11:59 UTC, 4 d before")
-
-
-def test_what_people_must_do_comes_before_what_the_figures_rest_on(page: Page) -> None:
-    """Sections stand in the order in which they are read; under each owner is what needs action, nobody's last."""
-    sections = [section.get_attribute("id") for section in page.locator("section").all()]
-    assert sections == [
-        *("action", "revived", "clean-up", "ask-first", "cut-off", "unreadable", "incidents", "coverage", "alarms"),
-        *("gone", "retired", "never-written", "empty", "learning", "live", "owners"),
-    ]
-    headings = page.locator("#action .group > h3 > bdi").all_inner_texts()
-    assert headings == ["team-payments", "web & *shop*", "No owner"]
-    links = [one.get_attribute("href") for one in page.locator("#action .group > h3 a").all()]
-    assert links == ["owners/team-payments.html", "owners/web-shop.2d4924a9ec7a.html", "owners/_nobody.html"]
-
-
-def test_names_and_evidence_are_text_whatever_they_hold(page: Page) -> None:
-    """Markup in an evidence line is read, not obeyed; the only script is the page's own."""
-    entry = page.locator("#action .entry").filter(has_text="__a.b-c_d__")
-    assert entry.locator(".name").first.inner_text() == "__a.b-c_d__"
-    evidence = 'silent | "forever" `rm` <script>alert(1)</script> [link](http://evil.example) *bold* \ufffd end & done'
-    assert entry.locator(".evidence").inner_text() == evidence
-    assert page.locator("script").count() == 1
-    assert page.locator("main a[href^='http']").count() == 0
-
-
-def test_an_entry_tells_its_scope_readers_and_days(page: Page) -> None:
-    """Six partitions of a dead topic are one entry; each day has its count under the pointer."""
-    entry = page.locator("#action .entry").filter(has_text="payments.settled")
-    assert entry.count() == 1
-    text = entry.inner_text()
-    assert "whole topic, 6 partitions" in text
-    assert "2 consumer groups still read it; 1 group without a member committed in it" in text
-    assert "partition 7 of 12" in page.locator("#action .entry").filter(has_text="orders").first.inner_text()
-    days = entry.locator("svg.days")
-    titles = days.locator("title").evaluate_all("all => all.map(each => each.textContent)")
-    assert len(titles) == 28
-    assert "2026-02-27: 2,000 records in 20 hours" in titles
-    assert titles[-1] == "2026-03-03: no record"
-    assert days.get_attribute("aria-label") == "Active on 19 days of the 28 days to 2026-03-03, last on 2026-02-28"
-    box = days.bounding_box()
-    assert box is not None
-    assert box["width"] >= 400
-    assert page.locator("svg").count() == page.get_by_role("img").count()
-
-
 def test_search_and_filters_leave_what_fits(page: Page) -> None:
     """A word and an owner narrow all lists, closed ones open, and Escape brings everything back."""
     every = page.locator("[data-row]:visible").count()
@@ -125,32 +68,6 @@ def test_search_and_filters_leave_what_fits(page: Page) -> None:
     assert page.locator("[data-row]:visible").count() >= every
     page.get_by_label("Owner", exact=True).select_option("web & *shop*")
     assert page.locator("[data-row]:visible .name").all_inner_texts() == ["clicks"]
-
-
-def test_an_owner_whose_entries_are_all_cut_is_found(tab: Tab, tmp_path: Path) -> None:
-    """Its heading leads to its own page: an owner to choose, a search for its name, and an empty search show it."""
-    names = [f"t{number:03}" for number in range(301)]
-    found = facts(topics(**dict.fromkeys((*names, "u"), "dead")), owners=dict.fromkeys(names, "first") | {"u": "last"})
-    path = tmp_path / "liveness.html"
-    path.write_text(to_html(build_report(found)), encoding="utf-8")
-    page = tab.page
-    page.goto(path.as_uri())
-    last = page.locator(".group").last
-    link = last.get_by_text("page of this owner")
-    assert last.locator("bdi").inner_text() == "last"
-    assert last.locator("[data-row]").count() == 0 and link.is_visible()
-    owner, search = page.get_by_label("Owner", exact=True), page.get_by_label("Search topics and owners")
-    for chosen, words, seen in (
-        ("last", "", True),
-        ("first", "", False),
-        ("", "t001", False),
-        ("", "last", True),
-        ("first", "last", False),
-        ("", "", True),
-    ):
-        owner.select_option(chosen)
-        search.fill(words)
-        assert link.is_visible() == seen, (chosen, words)
 
 
 def test_lists_are_sorted_by_their_heads(page: Page) -> None:

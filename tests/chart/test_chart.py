@@ -103,17 +103,10 @@ def test_service_and_deployment_mean_the_exporter_and_no_job(values: str) -> Non
 
 def test_probes_ask_the_pages_that_the_exporter_has() -> None:
     """Liveness is /-/healthy and readiness /-/ready on the served port; a start may take five minutes."""
-    [container] = pod_of(one("minimal", "Deployment"))["containers"]
+    [container] = pod_of(one("minimal", "Deployment", "", "config.web.listen=0.0.0.0:8080"))["containers"]
     assert container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"] == 300
     assert container["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": "http"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/-/ready", "port": "http"}
-    assert container["ports"] == [{"name": "http", "containerPort": 9797}]
-
-
-def test_the_port_of_the_pod_is_the_one_that_the_configuration_listens_on() -> None:
-    """With another web.listen the container, and so Service and probes, follow it."""
-    manifest = one("minimal", "Deployment", "", "config.web.listen=0.0.0.0:8080")
-    [container] = pod_of(manifest)["containers"]
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
 
 
@@ -183,14 +176,6 @@ def test_a_configuration_from_a_secret_is_mounted_and_made_to_fit(tmp_path: Path
     assert (settings.web.listen, settings.history.folder) == (":9797", Path("/var/lib/topic-liveness"))
     assert container["ports"][0]["containerPort"] == 9797
     assert container["image"].startswith("registry.example.org/topic-liveness@sha256:0123")
-
-
-@pytest.mark.parametrize(("given", "expected"), [("fast", "fast"), ("-", "")])
-def test_a_dash_for_the_storage_class_asks_for_none(given: str, expected: str) -> None:
-    """Without the field the cluster's default class makes a volume; an empty one takes a volume that is there."""
-    claim = one("common", "PersistentVolumeClaim", "", f"persistence.storageClassName={given}")
-    assert claim["spec"]["storageClassName"] == expected
-    assert "storageClassName" not in one("common", "PersistentVolumeClaim")["spec"]
 
 
 def test_the_network_policy_lets_scrapes_in_and_the_broker_out() -> None:

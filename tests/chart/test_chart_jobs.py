@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 
 from exporter import __version__
 from tests.chart.rendering import (
     CHART,
-    CRDS,
     KUBERNETES,
     SPARK,
     helm,
@@ -25,9 +20,7 @@ from tests.chart.rendering import (
     pod_of,
     pods,
     rendered,
-    strict,
 )
-from tests.contract.test_docs import TEXTS, blocks
 
 
 def images(values: str, *settings: str) -> tuple[str, str]:
@@ -73,15 +66,6 @@ def test_jobs_run_one_at_a_time_where_the_volume_is(verb: str) -> None:
     assert near["labelSelector"]["matchLabels"].items() <= labels.items()
 
 
-def test_on_shared_storage_jobs_run_anywhere() -> None:
-    """With ReadWriteMany no node is asked for, an existing claim is used, and none is made."""
-    job = one("shared-storage", "CronJob", "-rollup")["spec"]
-    pod = job["jobTemplate"]["spec"]["template"]["spec"]
-    assert "affinity" not in pod
-    assert pod["containers"][0]["args"][-2:] == ["--conf", "spark.driver.memory=4g"]
-    assert not [name for kind, name in rendered("shared-storage") if kind == "PersistentVolumeClaim"]
-
-
 def test_a_job_without_history_is_refused() -> None:
     """Without persistence the jobs could read nothing: the message says what to set."""
     run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", "persistence.enabled=false")
@@ -109,19 +93,6 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
     assert "delivery.enabled needs config.delivery.recipients" in run.stderr
 
 
-def test_a_job_goes_by_its_own_nodes_alone() -> None:
-    """The chart's nodes and tolerations hold for a job that names none."""
-    pods = {verb: pod_of(one("common", "CronJob", f"-{verb}")) for verb in ("rollup", "report")}
-    assert {verb: pod["nodeSelector"] for verb, pod in pods.items()} == {
-        "rollup": {"pool": "batch"},
-        "report": {"pool": "monitoring"},
-    }
-    assert {verb: [each["key"] for each in pod["tolerations"]] for verb, pod in pods.items()} == {
-        "rollup": ["batch"],
-        "report": ["monitoring"],
-    }
-
-
 def test_history_in_object_storage_needs_no_volume_and_no_node() -> None:
     """No claim, no mount, no pod near another; the secret and the region reach the exporter and both jobs."""
     assert not [name for kind, name in rendered("object-storage") if kind == "PersistentVolumeClaim"]
@@ -137,24 +108,6 @@ def test_history_in_object_storage_needs_no_volume_and_no_node() -> None:
     assert "nodeAffinity" in pod["affinity"]
     assert {"configMapRef": {"name": "spark-proxy"}} in container["envFrom"]
     assert {"name": "ca", "mountPath": "/etc/company-ca", "readOnly": True} in container["volumeMounts"]
-
-
-def test_a_configuration_from_a_secret_may_have_its_history_in_object_storage() -> None:
-    """The chart is told where, and sets it over what the Secret says."""
-    [container] = ours(pod_of(one("existing-secret", "Deployment", "", "config.history.folder=gs://a/b")))
-    assert {"name": "TOPIC_LIVENESS_HISTORY__FOLDER", "value": "gs://a/b"} in container["env"]
-
-
-def test_an_affinity_of_a_job_adds_to_the_node_of_the_volume() -> None:
-    """Where the exporter is, and there only on the nodes and near the pods that the values name."""
-    required, preferred = (f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred"))
-    given = {"nodeAffinity.x": 1, f"podAffinity.{required}[0].topologyKey": "rack", f"podAffinity.{preferred}[0].y": 1}
-    settings = [f"report.affinity.{name}={value}" for name, value in given.items()]
-    job = one("minimal", "CronJob", "-report", *settings)["spec"]
-    affinity = job["jobTemplate"]["spec"]["template"]["spec"]["affinity"]
-    assert set(affinity) == {"podAffinity", "nodeAffinity"}
-    assert [term["topologyKey"] for term in affinity["podAffinity"][required]] == ["kubernetes.io/hostname", "rack"]
-    assert affinity["podAffinity"][preferred] == [{"y": 1}]
 
 
 def test_the_spark_operator_runs_the_rollup_by_the_configuration() -> None:
@@ -183,17 +136,6 @@ def test_the_spark_operator_runs_the_rollup_by_the_configuration() -> None:
         ("rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=x", "needs ReadWriteMany"),
     ):
         assert message in helm("template", CHART, "--kube-version", KUBERNETES, "--set", setting).stderr
-
-
-def test_the_spark_operator_mounts_a_volume_that_several_pods_can_write() -> None:
-    """Without object storage driver and executors have the history where the exporter has it."""
-    settings = ("rollup.sparkOperator.enabled=true", "rollup.sparkOperator.image=spark")
-    template = one("shared-storage", SPARK, "", *settings)["spec"]["template"]
-    for part in (template["driver"], template["executor"]):
-        assert {"name": "history", "mountPath": "/var/lib/topic-liveness"} in part["volumeMounts"]
-    claim = {"claimName": "liveness-history"}
-    assert {"name": "history", "persistentVolumeClaim": claim} in template["volumes"]
-    jsonschema.validate(one("shared-storage", SPARK, "", *settings), strict(CRDS[SPARK]))
 
 
 def notes(values: str, folder: Path, release: str = "liveness") -> str:
@@ -231,43 +173,6 @@ def test_names_of_jobs_leave_room_for_what_is_appended_to_them(values: str, leng
     whole = f"{release}-topic-liveness-exporter"[:52].rstrip("-")
     claims = {name for kind, name in made if kind == "PersistentVolumeClaim"}
     assert claims == ({whole} if values == "minimal" else set()), "the volume keeps its name"
-
-
-KUBECTL = """#!/bin/bash
-echo "$*" >> calls
-case "$*" in
-  *" get scheduledsparkapplication "*) cat template.json ;;
-  *" create -f -") cat > made.json ;;
-esac
-"""
-"""Tells what it was asked, and gives the operator's object as the API server would."""
-
-
-def test_a_first_run_on_the_operator_is_started_by_hand(tmp_path: Path) -> None:
-    """Notes and page have commands for both: the rollup is what the schedule makes, the report a job of its CronJob."""
-    text = notes("spark-operator", tmp_path)
-    assert "from a CronJob: the Spark operator runs the rollup alone" in text
-    commands = "".join(line[2:] for line in text.splitlines(keepends=True) if line.startswith("  "))
-    [page] = [block for block in blocks(TEXTS["docs/history.md"], "") if block.startswith("printf")]
-    assert page in commands + "\n"
-    template = one("spark-operator", SPARK)["spec"]["template"]
-    (tmp_path / "template.json").write_text(json.dumps(template), encoding="utf-8")
-    (tmp_path / "kubectl").write_text(KUBECTL, encoding="utf-8")
-    (tmp_path / "kubectl").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    subprocess.run(["bash", "-ec", page], cwd=tmp_path, env=environment, check=True)
-    made = json.loads((tmp_path / "made.json").read_text(encoding="utf-8"))
-    assert made == {
-        "apiVersion": one("spark-operator", SPARK)["apiVersion"],
-        "kind": "SparkApplication",
-        "metadata": {"name": "first-rollup"},
-        "spec": template,
-    }
-    calls = (tmp_path / "calls").read_text(encoding="utf-8")
-    for kind, verb in ((SPARK, "rollup"), ("CronJob", "report")):
-        name = one("spark-operator", kind)["metadata"]["name"].replace("release-", "liveness-", 1)
-        assert name.endswith(verb)
-        assert f"{kind.lower()} {name} " in calls or f"--from={kind.lower()}/{name}\n" in calls
 
 
 def test_a_first_run_without_the_operator_is_a_job(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,8 +22,6 @@ from tests.chart.rendering import (
     pod_of,
     rendered,
 )
-from tests.contract.test_docs import TEXTS, blocks
-from tests.programs import program
 from tests.rules.test_rules import promtool
 
 
@@ -128,27 +124,6 @@ def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None
     tell(one("rules", "PrometheusRule"), tmp_path, test)
 
 
-@pytest.mark.parametrize(
-    ("expr", "message"), [("kafka_topic_silence_seconds > 60", ""), ("kafka_topic >> 60", "parse error")]
-)
-def test_promtool_checks_what_the_chart_cannot(expr: str, message: str, tmp_path: Path) -> None:
-    """The command of docs/alerts.md accepts a rule in PromQL, and refuses one that the values' schema lets through."""
-    [command] = [block for block in blocks(TEXTS["docs/alerts.md"], "") if block.startswith("helm template")]
-    groups = [{"name": "ours", "rules": [{"alert": "Ours", "expr": expr}]}]
-    values = tmp_path / "my-values.yaml"
-    values.write_text(yaml.safe_dump({"prometheusRule": {"enabled": True, "extraGroups": groups}}), encoding="utf-8")
-    folders = {str(Path(program(name)).parent) for name in ("helm", "promtool")}
-    environment = {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
-    script = command.replace("my-values.yaml", f"{values} --kube-version {KUBERNETES}")
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode != 0) == bool(message), done.stderr
-    assert message in done.stdout + done.stderr
-    alerts = [rule for group in rules_of_the_files() for rule in group["rules"]]
-    assert message or f"{len(alerts) + 1} rules found" in done.stdout
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "dashboards/grafana").glob("*.json")), ids=lambda path: path.stem)
 def test_dashboards_reach_the_sidecar_as_they_are(path: Path) -> None:
     """The chart's copy is the built one; its ConfigMap has the label, the folder and a link to the runbook."""
@@ -161,16 +136,6 @@ def test_dashboards_reach_the_sidecar_as_they_are(path: Path) -> None:
     built = json.loads(path.read_text(encoding="utf-8"))
     built["links"].insert(0, runbook_link("https://docs.example.org/topic-liveness/runbook.html"))
     assert dashboard == built
-
-
-def test_dashboards_reach_an_exporter_by_the_scheme_of_its_monitor() -> None:
-    """Where the monitor scrapes by https, links to an exporter's page begin so."""
-    for scrape, schemes in (("serviceMonitor", "http,https"), ("podMonitor", "https,http")):
-        values = "pod-monitor" if scrape == "podMonitor" else "operator"
-        manifest = one(values, "ConfigMap", "-dashboard-exporter", "dashboards.enabled=true")
-        board = json.loads(manifest["data"]["topic-liveness-exporter.json"])
-        [scheme] = [each for each in board["templating"]["list"] if each["name"] == "scheme"]
-        assert scheme["query"] == schemes
 
 
 def test_an_unknown_alert_is_refused() -> None:
@@ -202,13 +167,6 @@ def test_a_pod_is_scraped_with_tls_and_a_password_from_another_namespace() -> No
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
     [container] = ours(pod_of(one("pod-monitor", "Deployment")))
     assert endpoint["port"] == container["ports"][0]["name"]
-
-
-def test_an_alert_has_labels_of_its_own() -> None:
-    """They go over those of all alerts; the severity has a setting of its own, which checks it."""
-    changed = "prometheusRule.ruleLabels.team=platform"
-    teams = {name: rule["labels"]["team"] for name, rule in alerts("common", changed).items()}
-    assert teams.pop("TopicLivenessTopicDead") == "kafka" and set(teams.values()) == {"platform"}
 
 
 def test_the_operator_scrapes_the_service_under_the_job_that_rules_know() -> None:

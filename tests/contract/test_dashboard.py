@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,42 +87,6 @@ def test_published_copies_link_to_the_runbook(tmp_path: Path) -> None:
     assert (tmp_path / "alerts.yaml").read_text(encoding="utf-8") == alerts.replace("runbook.md#", f"{url}#")
 
 
-@pytest.mark.parametrize("url", ["wiki.example.org/runbook", "ftp://wiki/runbook", "https://wiki/a b", ""])
-def test_a_runbook_without_a_scheme_is_refused(tmp_path: Path, url: str) -> None:
-    """Nothing is written; the message names the rule and the value."""
-    command = [sys.executable, "-m", "dashboards.publish", "--runbook-url", url, "--output", str(tmp_path / "out")]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (run.returncode, (tmp_path / "out").exists()) == (2, False)
-    assert f"--runbook-url must begin with https:// or http:// and have no '#', got {url!r}" in run.stderr
-
-
-def test_a_topic_narrows_what_is_shown_of_replicas() -> None:
-    """Every query of single replicas, and the deaths of source and replica, go by the chosen topic."""
-    of_topics = [query for query in TARGETS + ANNOTATIONS if query.dashboard == "replication"]
-    for query in of_topics:
-        for metric, _ in named(query.expr).selectors:
-            if metric.startswith("kafka_"):
-                assert "$source_topic" in query.expr, query.title
-    [deaths] = [query for query in of_topics if query.title == "Deaths"]
-    assert "$source_cluster|$target_cluster" in deaths.expr
-
-
-def test_links_in_tables_lead_to_a_dashboard_or_an_exporter() -> None:
-    """A topic's name leads to its dashboard with data source, cluster, topic and time; an instance to its own page."""
-    found = {
-        link["url"]
-        for _, panel in PANELS
-        for override in panel["fieldConfig"]["overrides"]
-        for prop in override["properties"]
-        if prop["id"] == "links"
-        for link in prop["value"]
-    }
-    assert "${scheme}://${__value.raw}/" in found
-    for url in found - {"${scheme}://${__value.raw}/"}:
-        assert url.startswith("/d/topic-liveness-topic?var-datasource=${datasource}&var-kafka_cluster=${__data.fields.")
-        assert url.endswith("&${__url_time_range}") and "&var-topic=${__data.fields." in url
-
-
 def test_queries_keep_to_the_chosen_exporters_and_tell_clusters_of_one_name_apart() -> None:
     """Each selector matches job, namespace and instance; what is of one cluster is grouped by cluster and job too.
 
@@ -147,11 +110,6 @@ def test_tables_name_the_columns_of_their_queries() -> None:
         [options] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
         taken = {name for name in options["renameByName"] | options["excludeByName"] if name.startswith("Value")}
         assert taken == columns, panel["title"]
-
-
-def test_figures_are_unknown_where_nothing_is_known() -> None:
-    """A stopped exporter must not show zero dead topics: no figure falls back to a constant."""
-    assert not [query for query in TARGETS if "vector(" in query.expr]
 
 
 def test_only_the_partitions_of_a_topic_need_series_of_partitions() -> None:

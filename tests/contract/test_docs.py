@@ -9,7 +9,6 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -31,17 +30,6 @@ TEXTS = {
 }
 """Every page by its path; the changelog may name what is no more."""
 
-OTHER_YAML = {
-    "scrape_configs",
-    "apiVersion",
-    "tls_server_config",
-    "config",
-    "sasl.password",
-    "extraVolumes",
-    "alert",
-    "record",
-}
-"""First keys of YAML that is no configuration of the exporter: Prometheus, Kubernetes, web, the chart."""
 
 NOT_OURS = {
     "kafka_broker_info",
@@ -106,13 +94,6 @@ def test_the_site_asks_no_other_host(site: Path) -> None:
     assert [url for page in pages for url in page.fetched if re.match(r"(https?:)?//", url)] == []
 
 
-def test_every_page_is_in_the_navigation(site: Path) -> None:
-    """Nothing that is written can only be found by a search."""
-    linked = {link.partition("#")[0] for link in Shown(site / "index.html").links}
-    built = {str(page.relative_to(site)) for page in site.rglob("*.html")} - {"404.html", "index.html"}
-    assert built - linked == set(), "add it to `nav` in mkdocs.yml"
-
-
 def test_the_references_leave_nothing_out(site: Path) -> None:
     """Each setting, metric, command, exit code and alert is on its page; no mark is left."""
     texts = {page.stem: Shown(page).text for page in site.rglob("*.html")}
@@ -135,14 +116,6 @@ def test_the_evidence_that_pages_quote_is_printed_so(page: str) -> None:
     assert quoted.removesuffix("; 3 consumer groups still read it") in {line[19:] for line in golden}
 
 
-def test_the_readme_is_a_door() -> None:
-    """At most 150 lines; the first block is one command and its output, the next one is two commands."""
-    text = README.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 150
-    first, then = (block.splitlines() for block in blocks(text, "")[:2])
-    assert first[0] == "topic-liveness audit --bootstrap-server broker:9092" and then == ["make demo", "make test"]
-
-
 def prose(text: str) -> int:
     """The words that a reader reads: of sentences and tables, not of code, commands and comments."""
     without = re.sub(r"^```.*?^```|<!--.*?-->|\]\([^)]*\)", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -162,26 +135,6 @@ def test_files_of_the_code_that_pages_name_exist() -> None:
     named = {(page, path) for page, text in TEXTS.items() for span in code(text) for path in re.findall(places, span)}
     assert len(named) > 20
     assert [found for found in sorted(named) if not any(ROOT.glob(found[1]))] == []
-
-
-@pytest.mark.parametrize(
-    ("topics", "sentence"),
-    [
-        ("375", r"seen after (\d+) hours"),
-        ("375", r"within (\d+) hours"),
-        ("375", r"([\d.]+) % of these deaths were not seen"),
-        ("375", r"Of (\d+) outages that somebody repaired"),
-        ("375", r"outages that somebody repaired, (\d+) had"),
-        ("375", r"There were ([\d.]+) false alarms"),
-        ("50", r"([\d.]+) with 50"),
-    ],
-)
-def test_figures_of_the_readme_are_those_of_the_page_of_accuracy(topics: str, sentence: str) -> None:
-    """Each figure of "How often it is wrong" is in the row of a fleet of that size with outages."""
-    figure = re.search(sentence, README.read_text(encoding="utf-8"))
-    row = re.search(rf"^\| {topics} topics, a tenth with an outage \|(.*)", TEXTS["docs/accuracy.md"], re.MULTILINE)
-    assert figure is not None and row is not None
-    assert figure[1] in re.findall(r"[\d.]+", row[1])
 
 
 def commands() -> list[str]:
@@ -227,14 +180,6 @@ def first_key(block: str) -> str:
     return found[1]
 
 
-def test_every_block_of_yaml_is_known() -> None:
-    """Each is a configuration of the exporter, which loads below, or of a program that is named here."""
-    first_keys = [
-        (page, key) for page, text in TEXTS.items() for block in blocks(text, "yaml") for key in [first_key(block)]
-    ]
-    assert [found for found in first_keys if found[1] not in {*Settings.model_fields, *OTHER_YAML}] == []
-
-
 def configurations() -> list[str]:
     """Every block of settings, and those in a block of the chart's values."""
     found = [(first_key(block), block) for text in TEXTS.values() for block in blocks(text, "yaml")]
@@ -268,29 +213,6 @@ def test_pages_name_only_metrics_that_exist(page: str) -> None:
 def starts(word: str, known: set[str]) -> bool:
     """Whether the word ends with a star, and is the start of known ones."""
     return word.endswith("*") and any(name.startswith(word[:-1]) for name in known)
-
-
-@pytest.mark.parametrize("page", TEXTS)
-def test_pages_name_only_verbs_of_make(page: str) -> None:
-    """Each `make VERB` in code is a target."""
-    verbs = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = {verb for span in code(TEXTS[page]) for verb in re.findall(r"(?:^|\s|=)make ([a-z-]+)", span)}
-    assert named <= verbs
-
-
-def test_the_ten_metrics_are_what_their_alerts_read() -> None:
-    """The README names ten; each is in the expression of the alert beside it."""
-    rows = re.findall(r"^\| `(\w+)` \| `(TopicLiveness\w+)`", README.read_text(encoding="utf-8"), re.MULTILINE)
-    rules: list[dict[str, Any]] = yaml.safe_load((ROOT / "dashboards" / "alerts.yaml").read_text("utf-8"))["groups"]
-    every = [rule for group in rules for rule in group["rules"]]
-    made = {rule["record"]: rule["expr"] for rule in every if "record" in rule}
-
-    def read(expr: str) -> str:
-        return expr + "".join(read(made[name]) for name in made if name in expr)
-
-    reads = {rule["alert"]: read(rule["expr"]) for rule in every if "alert" in rule}
-    assert len(rows) == 10
-    assert [row for row in rows if row[0] not in reads[row[1]]] == []
 
 
 def test_settings_in_sentences_exist() -> None:

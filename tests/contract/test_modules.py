@@ -1,39 +1,15 @@
-"""Modules import what their room may import, and docstrings name what exists."""
+"""Docstrings name what exists; who may import whom is checked by import-linter."""
 
 from __future__ import annotations
 
 import ast
 import pkgutil
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CORE = sorted((ROOT / "exporter" / "domain").rglob("*.py"))
 MODULES = sorted(path for package in ("exporter", "spark_rollups") for path in (ROOT / package).rglob("*.py"))
-
-
-def imported(tree: ast.Module) -> Iterator[str]:
-    """Yield every module that is imported, wherever that stands; a relative import begins with a dot."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield "." * node.level + (node.module or "")
-
-
-def in_the_core(module: str) -> bool:
-    """Whether the core may import a module."""
-    top = module.partition(".")[0]
-    return top == "numpy" or top in sys.stdlib_module_names or f"{module}.".startswith("exporter.domain.")
-
-
-def test_the_core_stands_on_the_standard_library_and_numpy() -> None:
-    """It imports these and itself alone, wherever that stands in a file."""
-    trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in CORE}
-    assert [(file, name) for file, tree in trees.items() for name in imported(tree) if not in_the_core(name)] == []
-    assert not in_the_core("pandas") and not in_the_core("exporter.clock")
 
 
 def references(path: Path) -> Iterator[str]:

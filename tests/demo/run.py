@@ -7,9 +7,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import yaml
 from confluent_kafka import KafkaException
@@ -40,8 +41,6 @@ TAIL_LINES = 15
 _SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The first compiler tier only: on the demo's few records a rollup costs two thirds of the CPU."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 class Interrupted(BaseException):
     """A signal ended the demo. Not an Exception, so that no handler takes it for a failure."""
@@ -51,36 +50,30 @@ class Interrupted(BaseException):
         self.exit_code = ExitCode(128 + number)
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Raise Interrupted in the main thread at the first signal; later ones cannot break into the cleanup."""
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    """Raise Interrupted at the first signal; later ones cannot break into the cleanup."""
+    _handle_signals(signal.SIG_IGN)
+    raise Interrupted(number)
 
-    def raise_once(number: int, _frame: FrameType | None) -> None:
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_IGN)
-        raise Interrupted(number)
 
-    before = {number: signal.signal(number, raise_once) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _handle_signals(handler: Any) -> None:
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, handler)
 
 
 def demo(exit_: bool, folder: Path | None) -> int:
     """Run the demo in ``folder`` (None: ``topic-liveness-demo`` in the working directory); return an exit code.
 
-    Serves until Ctrl-C unless ``exit_``. A signal before the verdicts are there gives 128 + its number. Must run in the
-    main thread. Every process is stopped at the end. The folder with report, history and logs stays, unless the demo
-    was interrupted.
+    Serves until Ctrl-C unless ``exit_``. A signal before the verdicts are there gives 128 + its number. Every process
+    is stopped at the end. The folder with report, history and logs stays, unless the demo was interrupted.
     """
     place, began = DemoFolder(folder or DEFAULT_FOLDER), False
+    _handle_signals(_interrupt)
     try:
         java()
-        with interruptible(), ExitStack() as cleanup:
+        place.claim()
+        with ExitStack() as cleanup:
             cleanup.callback(place.release)
-            place.claim()
             began = True
             code = _Demo(place, cleanup).run(serve_on=not exit_)
     except Interrupted as interrupted:
@@ -93,17 +86,16 @@ def demo(exit_: bool, folder: Path | None) -> int:
     return code
 
 
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """Return the environment for the demo's commands, with a JVM for a short run.
 
-    Settings of the user's own exporter (``TOPIC_LIVENESS_*``) are removed: they would override the demo's.
+    Settings of the user's own exporter are removed: they would override the demo's.
     """
-    ours = {name: value for name, value in environ.items() if not name.startswith("TOPIC_LIVENESS_")}
-    java_options = f"{environ.get('JAVA_TOOL_OPTIONS', '')} {_SHORT_LIVED_JVM}".strip()
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TOPIC_LIVENESS_")}
     return ours | {
         "TOPIC_LIVENESS_CACHE": str(cache_folder()),
         "PYTHONPATH": str(ROOT),
-        "JAVA_TOOL_OPTIONS": java_options,
+        "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {_SHORT_LIVED_JVM}".strip(),
     }
 
 
@@ -113,7 +105,7 @@ class Command:
     def __init__(self, place: DemoFolder, verb: str, *options: str) -> None:
         self._verb, self.log = verb, place.logs / f"{verb}.log"
         command = [sys.executable, "-P", "-m", "exporter", verb, "--config", str(place.config), *options]
-        self._process = Lifeline(command, output=self.log, cwd=place.path, env=environment(os.environ))
+        self._process = Lifeline(command, output=self.log, cwd=place.path, env=_environment())
 
     def stop(self) -> None:
         """Send SIGTERM, and SIGKILL after STOP_SECONDS."""
@@ -145,7 +137,6 @@ class _Demo:
 
     def __init__(self, place: DemoFolder, cleanup: ExitStack) -> None:
         self._place, self._cleanup = place, cleanup
-        self._timings: dict[str, float] = {}
 
     def run(self, *, serve_on: bool) -> int:
         with self._stage(f"resolving Kafka {KAFKA_VERSION}"):
@@ -154,9 +145,6 @@ class _Demo:
             return self._run(Broker(self._place.broker, jars=jars), serve_on=serve_on)
         except (DemoError, KafkaException):
             self._place.keep()
-            raise
-        except Interrupted:
-            _say("stopping everything ...")
             raise
 
     def _run(self, broker: Broker, *, serve_on: bool) -> int:
@@ -191,12 +179,10 @@ class _Demo:
         self._conclude(rows, address, broker.bootstrap)
         if serve_on:
             _say("\nThe broker, the live producers and the exporter run until Ctrl-C.")
-            try:
+            with suppress(Interrupted):
                 while True:
                     time.sleep(CHECK_SECONDS)
                     check()
-            except Interrupted:
-                pass
         return ExitCode.DONE if all(row.fits for row in rows) else ExitCode.FOUND
 
     @contextmanager
@@ -204,8 +190,7 @@ class _Demo:
         begun = time.monotonic()
         _say(f"{name} ...")
         yield
-        took = self._timings[name] = time.monotonic() - begun
-        _say(f"{name}: {took:.1f} s")
+        _say(f"{name}: {time.monotonic() - begun:.1f} s")
 
     def _started(self, verb: str, *options: str) -> Command:
         command = Command(self._place, verb, *options)
@@ -227,7 +212,7 @@ class _Demo:
         with self._stage("the exporter reads the verdicts"):
             try:
                 _wait_for("the exporter to read the published expectations", AGREEMENT_TIMEOUT, check, agrees)
-            except _TooLateError:
+            except DemoError:
                 if not rows:
                     raise
         return rows
@@ -239,16 +224,14 @@ class _Demo:
             "status page": f"http://{address}/",
             "metrics": f"http://{address}/metrics",
             "broker": bootstrap,
-            "report": str(_report(place.history, "html")),
-            "": str(_report(place.history, "md")),
-            " ": str(_report(place.history, "json")),
-            "config": str(place.config),
-            "history": str(place.history),
-            "logs": str(place.logs),
+            "report": _report(place.history, "html"),
+            "": _report(place.history, "md"),
+            " ": _report(place.history, "json"),
+            "config": place.config,
+            "history": place.history,
+            "logs": place.logs,
         }.items():
             _say(f"{name:<12} {where}")
-        _say("\ntook " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self._timings.items()))
-        _say(f"in all {sum(self._timings.values()):.0f} s")
 
 
 def _say(text: str) -> None:
@@ -263,16 +246,12 @@ def _has_seen_the_living(address: str) -> bool:
     return shown.up and not alive & retired
 
 
-class _TooLateError(DemoError):
-    """A condition was not met in time."""
-
-
 def _wait_for(what: str, timeout: float, check: Callable[[], None], condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         check()
         if time.monotonic() > deadline:
-            raise _TooLateError(f"waited {timeout:.0f} s for {what}; next step: see the logs folder of the demo")
+            raise DemoError(f"waited {timeout:.0f} s for {what}; next step: see the logs folder of the demo")
         time.sleep(CHECK_SECONDS)
 
 

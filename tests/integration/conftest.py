@@ -21,13 +21,6 @@ from tests.workers import needs
 NEWEST = 1.1e9
 """When the newest record of each partition of ``spread`` was written."""
 
-WITH_RIGHTS = {
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
-"""Of a broker with ZooKeeper: rights count for the topics that have any, and the others are everyone's."""
-
-
 STOPPED_EARLY = pytest.StashKey[dict[str, list[Broker]]]()
 """Brokers that only some files need, by what these need: an idle one takes CPU until its end."""
 
@@ -56,7 +49,6 @@ def brokers(
         version: (ZookeeperBroker if version.startswith("2.") else Broker)(
             tmp_path_factory.mktemp(f"kafka-{version}"),
             jars=resolve_kafka(version, cache=cache, progress=print),
-            properties=WITH_RIGHTS if version.startswith("2.") else None,
         )
         for version in VERSIONS
         if version != KAFKA_VERSION

@@ -43,9 +43,12 @@ class DayOne:
         found: dict[str, Any] = json.loads(path.read_text())
         return found
 
-    def wait_for_inventory(self) -> None:
-        """Wait until the exporter wrote which partitions there are."""
-        until(lambda: any((self.history / "spool" / "inventory").glob("*.parquet")), "the inventory")
+    def poll(self, topics: int) -> dict[str, str]:
+        """Serve until so many topics have a verdict and their inventory is written; return the verdicts."""
+        with self.serving(self.folder) as exporter:
+            until(lambda: len(verdicts(exporter)) == topics, "the first poll")
+            until(lambda: any((self.history / "spool" / "inventory").glob("*.parquet")), "the inventory")
+            return verdicts(exporter)
 
 
 def verdicts(exporter: Exporter) -> dict[str, str]:

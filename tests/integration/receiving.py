@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -143,22 +143,6 @@ def _serving(running: TCPServer) -> Iterator[str]:
         finally:
             running.shutdown()
             thread.join()
-
-
-@contextmanager
-def dripping_server() -> Iterator[str]:
-    """Send a byte now and then to the first client, and never a whole line; yields ``host:port``."""
-    over = threading.Event()
-
-    def drip(listening: socket.socket) -> None:
-        with suppress(OSError), listening.accept()[0] as client:
-            while not over.wait(0.2):
-                client.send(b"2")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=drip, args=(listening,), daemon=True).start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
-        over.set()
 
 
 @contextmanager

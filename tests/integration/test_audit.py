@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,10 @@ from exporter.settings.schema import Settings
 from tests.dead_and_living import DAY, DEAD, HOUR, LIVING, Story, every, write_fleet
 from tests.demo.broker import KAFKA_VERSION, Broker, free_port
 from tests.integration.auditing import Audited, audit, printed
+from tests.integration.day_one import DayOne, sections_of, verdicts
 from tests.integration.kafka import Kafka
 from tests.integration.sweeping import commit, member
+from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
 
 SEED = 20261127
@@ -49,15 +52,14 @@ def write(workbench: Workbench, topic: str, dead_days: float, config: dict[str, 
 
 
 def test_every_dead_topic_is_named_and_no_living_one(audited: Audited) -> None:
-    """12 of 12 abandoned; of the 20 living ones none is abandoned, died, overdue or unknown."""
+    """12 of 12 abandoned; of the 20 living ones none is abandoned, died, overdue or unknown.
+
+    Abandoned ones come first, oldest first; a row has silences, bytes, policy and who reads it.
+    """
     assert {audited.what(f"fleet-{story.name}") for story in DEAD} == {"abandoned"}
     assert {audited.what(f"fleet-{story.name}") for story in LIVING} <= {"silent as usual", "written now"}
     assert audited.head["summary"].startswith("12 of 32 topics are abandoned (")
     assert audited.code == 1
-
-
-def test_rows_are_in_order_of_urgency_with_the_facts_beside(audited: Audited) -> None:
-    """Abandoned ones come first, oldest first; a row has silences, bytes, policy and who reads it."""
     names = list(audited.topics)
     assert names[0] == "fleet-dead-rare"
     assert {audited.what(name) for name in names[:12]} == {"abandoned"}
@@ -65,9 +67,8 @@ def test_rows_are_in_order_of_urgency_with_the_facts_beside(audited: Audited) ->
     assert row["silence_seconds"] == pytest.approx(35.5 * DAY, abs=1.5 * DAY)
     assert row["longest_silence_seconds"] == pytest.approx(DAY, abs=2 * HOUR)
     assert row["bytes"] > 0 and row["cleanup_policy"] == "delete" and row["kept_for_ever"]
-    assert row["roles"] == ["kept for ever"]
     assert row["readers"] == [] and row["records"] > 1000
-    assert "daily run at 02:0" in row["evidence"] and "delete" not in row["evidence"]
+    assert "daily run at 02:0" in row["evidence"]
 
 
 def test_who_reads_a_topic_now_is_who_has_it_assigned(fleet: str) -> None:
@@ -186,23 +187,21 @@ def test_topics_that_hold_state_or_errors_never_stand_without_that_word(broker: 
     assert "3 of these may hold state" in lines[-1] and "1 error topic among them" in lines[-1]
 
 
-@pytest.mark.parametrize("after", ["metadata", "ends"])
 def test_a_topic_that_is_deleted_meanwhile_costs_only_itself(
-    broker: Broker, workbench: Workbench, monkeypatch: pytest.MonkeyPatch, after: str
+    broker: Broker, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is unknown, with that reason, and the others are judged."""
-    kept, deleted = f"{after}-kept", f"{after}-deleted"
+    kept, deleted = "meanwhile-kept", "meanwhile-deleted"
     for topic in (kept, deleted):
         write(workbench, topic, 90)
-    step = {"metadata": "read_ends", "ends": "look_back"}[after]
-    original = getattr(AuditReader, step)
+    original = AuditReader.look_back
 
-    def delete_first(self: AuditReader, *arguments: object) -> None:
+    def delete_first(self: AuditReader, *arguments: Any) -> None:
         workbench.delete(deleted)
         original(self, *arguments)
 
-    monkeypatch.setattr(AuditReader, step, delete_first)
-    found = audit(broker.bootstrap, f"{after}-.*")
+    monkeypatch.setattr(AuditReader, "look_back", delete_first)
+    found = audit(broker.bootstrap, "meanwhile-.*")
     assert found.what(kept) == "abandoned"
     assert found.what(deleted) == "unknown"
     assert found.topics[deleted]["why_unknown"] == "deleted while it was looked at"
@@ -253,15 +252,32 @@ def test_ctrl_c_prints_what_is_known(slowly: subprocess.Popen[str]) -> None:
     assert " abandoned (" not in out or "0 of 32 topics are abandoned" in out
 
 
-def test_topics_that_fell_silent_together_are_one_incident(broker: Broker, workbench: Workbench) -> None:
-    """Nine of twelve topics stopped seven hours ago: they are overdue, held as one incident, and none died."""
-    rng = random.Random(8)
-    for number in range(12):
-        workbench.create(f"together-{number}")
-        stopped = 7 * HOUR / DAY if number < 9 else 0.0
-        times = Story("", every(20 * 60, 0.05), stopped, 28).times(NOW, rng)
-        workbench.write((f"together-{number}", 0, at) for at in times)
-    found = audit(broker.bootstrap, "together-.*")
-    assert [found.what(f"together-{number}") for number in range(12)] == ["overdue"] * 9 + ["written now"] * 3
-    assert {found.topics[f"together-{number}"]["verdict"] for number in range(9)} == {"held"}
-    assert "held: 9 of 12 topics fell silent together" in found.topics["together-0"]["evidence"]
+@pytest.mark.timeout(900)
+def test_the_first_day_names_the_same_topics(fleet: str, workbench: Workbench, tmp_path: Path) -> None:
+    """By the exporter's first poll where eight weeks are over, by all once the rollup has seen their past.
+
+    The last test of the fleet: a record ends a death.
+    """
+    day, dead = DayOne(tmp_path, fleet, "fleet-.*"), {f"fleet-{story.name}": story.dead_days or 0 for story in DEAD}
+    first = day.poll(len(DEAD) + len(LIVING))
+    assert named(first, "retired") == {topic for topic, days in dead.items() if days >= 56}
+    assert named(first, "suspect") - {"fleet-monthly"} == {topic for topic, days in dead.items() if days < 56}
+    assert "dead" not in first.values()
+    report = day.report()
+    sections = sections_of(report)
+    assert set(sections["abandoned"]) == set(dead)
+    assert not sections["newly-dead"] and not sections["still-dead"] and not sections["retired"]
+    assert "12 topics were abandoned before monitoring began" in report["summary"]
+    with day.serving(tmp_path) as exporter:
+        until(lambda: len(verdicts(exporter)) == len(first), "the first poll")
+        after = verdicts(exporter)
+        assert exporter.value("topic_liveness_report_last_success_timestamp_seconds") is not None
+        assert named(after, "retired") == set(dead)
+        assert not {"dead", "suspect", "held"} & set(after.values())
+        workbench.write([("fleet-dead-daily", 0, time.time())])
+        until(lambda: verdicts(exporter)["fleet-dead-daily"] == "live", "it lives again")
+
+
+def named(found: Mapping[str, str], verdict: str) -> set[str]:
+    """The topics of a verdict."""
+    return {topic for topic, one in found.items() if one == verdict}

@@ -90,16 +90,6 @@ def test_four_weeks_come_back_hour_by_hour(broker: Broker, workbench: Workbench)
     assert result.lookups["by-time"] < 0.6 * whole * len(KINDS), "quiet hours are not asked for"
 
 
-def test_a_deleted_record_is_not_the_newest(broker: Broker, workbench: Workbench) -> None:
-    """Where the record with the largest timestamp was deleted, the newest one is the last record kept."""
-    workbench.create("newest-deleted")
-    workbench.write([("newest-deleted", 0, float(NOW - 5 * HOUR)), ("newest-deleted", 0, float(NOW - 50 * HOUR))])
-    workbench.delete_records("newest-deleted", 0, 1)
-    (window,), *_ = run(Watch(broker.bootstrap, ["newest-deleted"]))
-    assert (window.records, window.first_advance, window.last_advance) == (1, NOW - 50 * HOUR, NOW - 50 * HOUR)
-    assert window.max_timestamp == NOW - 50 * HOUR
-
-
 def test_log_append_time_puts_records_where_they_were_written(broker: Broker, workbench: Workbench) -> None:
     """With LogAppendTime a back-dated record belongs to the hour in which the broker took it."""
     workbench.create("honest", config={**EVERLASTING, "message.timestamp.type": "LogAppendTime"})

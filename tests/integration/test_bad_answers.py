@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,10 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from tests.integration.watch import Watch, advanced, seen, watching
-from tests.lookup_answers import Answer
+from tests.integration.watch import Watch, seen, watching
 from tests.scripted import Answering, ListedOffset, ScriptedBroker
-from tests.times import first_since
 from tests.views import readings_of
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -82,24 +80,6 @@ def test_a_wrong_answer_for_one_partition_costs_that_one(answering: Answering, r
 
 
 @pytest.mark.parametrize(
-    ("wrong", "detail"),
-    [({"error": 999}, "error 999 (Err-999?)"), ({"offset": -5}, "offset -5")],
-    ids=["an error code", "an offset"],
-)
-def test_what_no_reason_stands_for_is_logged_with_its_number_and_broker(
-    wrong: dict[str, int], detail: str, logged_warnings: Callable[[], list[str]]
-) -> None:
-    """One line for all polls, for ``other-error`` alone would leave nothing to look up."""
-    with ScriptedBroker({"t": 3}, wrong_for_partition_1(**wrong)) as broker:
-        watch = Watch(broker.bootstrap, ["t"], timeout=5.0)
-        for _ in range(3):
-            assert watch.reading("t", 1).reason is Reason.OTHER
-        watch.source.close()
-        line = f"{broker.bootstrap}: broker 1, asked for earliest offsets: {detail}, counted as other-error"
-    assert logged_warnings() == [line]
-
-
-@pytest.mark.parametrize(
     "answering",
     [lambda _target, _keys: [], lambda target, keys: [each._replace(topic="u") for each in well(target, keys)]],
     ids=["nothing", "another topic"],
@@ -113,38 +93,6 @@ def test_impossible_timestamps_are_no_timestamps() -> None:
     """Below -1 there is no time; the last 64-bit millisecond is none that a look-up by time could prove."""
     assert poll(wrong_for_partition_1(timestamp=-9))[1][:4] == (State.PENDING, 5, 10, None)
     assert poll(wrong_for_partition_1(timestamp=LARGEST))[1] == (State.UNREADABLE, 5, 10, None, Reason.HIDDEN)
-
-
-def test_a_record_from_before_the_time_proves_nothing() -> None:
-    """No look-up by time uses it: it has a reason and no offset."""
-    with ScriptedBroker({"t": 1}, lambda _, keys: [ListedOffset(*key, 5, 1000) for key in keys]) as broker:
-        source = Watch(broker.bootstrap, ["t"], timeout=5.0).source
-        assert first_since(source, TopicPartition("t", 0), 1.0) == Answer(5, 1.0, leader_epoch=0)
-        assert first_since(source, TopicPartition("t", 0), 1.001) == Answer(reason=Reason.OTHER)
-        source.close()
-
-
-def test_offsets_going_backwards_are_a_restart_and_no_advance() -> None:
-    """An end offset below the last one, or below the start, is shown as it is and never counted as records."""
-    with ScriptedBroker({"t": 3}, well) as broker:
-        watch = Watch(broker.bootstrap, ["t"], timeout=5.0)
-        watch.poll()
-        broker.answering = lambda target, keys: [
-            each._replace(offset={LATEST: 7}.get(target, each.offset)) if each.partition == 1 else each
-            for each in well(target, keys)
-        ]
-        reading = watch.reading("t", 1)
-        assert (reading.latest, advanced(reading.activity)) == (7, (0, True))
-        broker.answering = lambda target, keys: [
-            each._replace(offset={LATEST: 2}.get(target, each.offset)) if each.partition == 1 else each
-            for each in well(target, keys)
-        ]
-        reading = watch.reading("t", 1)
-        assert (reading.state, advanced(reading.activity)) == (State.PENDING, (0, True))
-        broker.answering = well
-        assert advanced(watch.reading("t", 1).activity) == (8, False)
-        assert seen(watch.reading("t", 0)) == GOOD
-        watch.source.close()
 
 
 NAMES = [

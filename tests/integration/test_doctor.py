@@ -12,9 +12,7 @@ import yaml
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.cli import run
-from exporter.domain.polls.readings import Reason
 from exporter.kafka.connectivity import AddressCheck
-from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import SECRET, WRONG, Properties, Secured, documented_group_rights, documented_rights
 from tests.integration.sweeping import commit
 from tests.waiting import until
@@ -106,19 +104,6 @@ def test_what_costs_data_is_reported_with_its_price_and_its_mending(workbench: W
     assert all(each["costs"] and each["fix"] for each in found if each["severity"] in ("warning", "error"))
 
 
-def test_a_broker_before_3_0_is_reported_with_what_is_lost(brokers: Any, doctor: Doctor) -> None:
-    """As far as a partition's answers prove it."""
-    kafka = Kafka("2.8.2", brokers["2.8.2"].bootstrap)
-    kafka.create("antique", 2)
-    kafka.write([("antique", 0, DAY_AGO), ("antique", 0, DAY_AGO + 5)])
-    found = doctor.findings({"bootstrap.servers": kafka.bootstrap}, "antique")
-    [old] = [each for each in found if each["check"] == "versions"]
-    assert (old["severity"], old["what"]) == ("warning", "broker 1: MAX_TIMESTAMP is not supported (KIP-734)")
-    assert old["costs"] == (
-        "2 watched partitions led there without a newest timestamp (state unsupported); silence is judged by offsets"
-    )
-
-
 @pytest.fixture
 def doctored_and_hidden(secured: Secured) -> None:
     """Two topics of the shared broker."""
@@ -163,14 +148,6 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     assert "--operation Describe --group '*' (docs/security.md)" in fix
     secured.grant("entitled", documented_group_rights(), ResourceType.GROUP)
     until(lambda: len(findings_of(doctor.findings(properties, "orders"), "groups")) == 1)
-
-
-def test_an_address_whose_certificate_has_expired_is_reported_in_the_same_words_as_by_a_poll(secured: Secured) -> None:
-    """Each address is asked alone: that another one of the broker answers does not hide it."""
-    address = secured.address("EXPIRED")
-    reached = AddressCheck(secured.by_certificate(), request_timeout=30.0).check(address)
-    assert reached.reason is Reason.TLS_FAILED
-    assert f"the certificate of {address} has expired; next step: renew it on the broker" in reached.detail
 
 
 def test_a_refused_password_is_reported_once_and_not_shown(secured: Secured, doctor: Doctor, tmp_path: Path) -> None:

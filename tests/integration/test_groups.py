@@ -10,7 +10,7 @@ from pathlib import Path
 
 import kafka
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 
@@ -20,11 +20,10 @@ from tests.demo.broker import Broker
 from tests.groups import Group, GroupPartition, groups_of
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
-from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
+from tests.integration.sweeping import Swept, commit, forget, member, sweeping
 from tests.integration.watch import Watch
-from tests.times import end_of, first_since
 from tests.views import readings_of
-from tests.workbench import EVERLASTING, QUIET, Workbench
+from tests.workbench import QUIET, Workbench
 
 STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY}
 
@@ -110,31 +109,6 @@ def test_lag_counts_what_an_open_transaction_wrote(workbench: Workbench, swept: 
     reader.close()
 
 
-def test_lag_counts_offsets_of_compacted_records(workbench: Workbench, swept: Swept, name: str) -> None:
-    """Lag counts offsets: those of records that compaction took away too, as Kafka's own tool does."""
-    key = TopicPartition(name, 0)
-    settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
-    workbench.create(name, config={**EVERLASTING, **settings})
-    producer = Producer({"bootstrap.servers": workbench.bootstrap, **QUIET})
-
-    def write() -> None:
-        producer.produce(name, b"x", key=b"k", partition=0)
-        assert producer.flush(30) == 0
-
-    for _ in range(6):
-        write()
-    commit(workbench.bootstrap, name, {key: 0})
-
-    def compacted() -> bool:
-        write()  # a segment is rolled, and its predecessor cleaned, when the next record comes
-        return (first_since(swept.source, key, 0.0).offset or 0) > 3
-
-    workbench.until(compacted, seconds=60)
-    end = end_of(swept.source, key).offset
-    assert end is not None and end >= 7
-    assert swept.positions() == {name: {key: GroupPartition(0, lag=end, lost=0)}}
-
-
 def test_topics_and_groups_that_are_gone_leave_no_series(workbench: Workbench, swept: Swept, name: str) -> None:
     """Offsets of a deleted topic and groups that are gone leave no series; those of others stay."""
     kept_topic, gone_topic = f"{name}-kept", f"{name}-gone"
@@ -183,19 +157,6 @@ def test_a_group_without_a_name_costs_only_itself(workbench: Workbench, name: st
         old.close()
         forget(workbench, name)
         workbench.delete(name)
-
-
-def test_a_group_may_be_deleted_within_a_sweep(
-    workbench: Workbench, swept: Swept, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A group that is deleted after it was listed is no failure, and costs no other."""
-    key = TopicPartition(name, 0)
-    workbench.create(name)
-    groups = f"{name}-stays", f"{name}-goes"
-    for group in groups:
-        commit(workbench.bootstrap, group, {key: 0})
-    between(swept, monkeypatch, lambda: forget(workbench, groups[1]))
-    assert list(swept.positions()) == [groups[0]]
 
 
 def test_groups_are_reported_by_every_version(kafka: Kafka) -> None:

@@ -147,27 +147,6 @@ def test_offsets_say_what_is_hidden(lingering: Broker, bench: Workbench) -> None
     assert (rows[-1].offset, rows[-1].timestamp) == (144, round(times[-1] * 1000) / 1000)
 
 
-def test_the_last_batch_of_a_producer_hides_nothing_for_good(lingering: Broker, bench: Workbench) -> None:
-    """The broker keeps the emptied last batch of an idempotent producer, and with it the time of its segment."""
-    bench.create("batch", config=SEGMENTS)
-    last = time.time() - 94
-    first = [(f"k{n}", last - 1.5 * HOUR) for n in range(5)]
-    write_keyed(lingering.bootstrap, "batch", first, SIXTH, **{"enable.idempotence": True})
-    later = [(f"k{n}", last - (274 - n) * HOUR) for n in range(275)]
-    write_keyed(lingering.bootstrap, "batch", [("opens a segment", later[0][1])])
-    write_keyed(lingering.bootstrap, "batch", later, b"x")
-    # What closes the segment is cleaned no more.
-    write_keyed(lingering.bootstrap, "batch", [(f"l{n}", last) for n in range(12)])
-    bench.alter("batch", {"cleanup.policy": "compact"})
-    bench.until(lambda: 0 < size(segments(lingering, "batch")[0]) < 1000)
-    source = Watch(lingering.bootstrap, ["batch"]).source
-    assert first_since(source, TopicPartition("batch", 0), last - 2 * HOUR).offset is None, "nothing is hidden"
-    windows, _, result, _ = run(lingering.bootstrap, "batch")
-    assert result.failed == {}
-    covers(windows, [at for _, at in later])
-    assert sum(window.records or 0 for window in windows) >= 275
-
-
 def test_segments_past_the_log_start_hide_no_death(lingering: Broker, bench: Workbench) -> None:
     """DeleteRecords into a later segment: the files before it stay for a while, and hide older times alone."""
     bench.create("purged", config=SEGMENTS)

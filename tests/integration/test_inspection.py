@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.readings import TopicPartition
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.kafka.log_dirs import LogDirsClient
 from tests.demo.broker import Broker
@@ -55,20 +54,6 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spr
     assert by_tool == sizes and min(sizes.values()) == 0 < max(sizes.values())
     whole = {f'topic="{spread}"': sum(sizes.values())}
     assert inspecting.shown("kafka_topic_disk_size_bytes") == whole
-
-
-def test_one_partition_that_cannot_be_inspected_costs_only_itself(broker: Broker, spread: str) -> None:
-    """A partition that is not there says so, its neighbours in the same request are answered, none is made."""
-    wanted = Layout.of({spread: [1, 9], "never-made": [0]})
-    [there] = wanted.rows([TopicPartition(spread, 1)])
-    with closing(LogDirsClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10)) as client:
-        sizes = client.log_sizes(wanted, 1)
-        nobody = client.log_sizes(wanted, 7)
-    assert isinstance(sizes, LogSizes) and np.flatnonzero(sizes.log.known).tolist() == [there]
-    assert sizes.log.value[there] == on_disk(broker, spread, 1)
-    assert sizes.missing is Reason.MISSING_ANSWER
-    assert nobody is Reason.LEADER_UNREACHABLE
-    assert "never-made" not in Workbench(broker.bootstrap).admin.list_topics(timeout=10).topics
 
 
 def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:

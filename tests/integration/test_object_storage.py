@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,26 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-import pyarrow.parquet as pq
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.commands.backfill import backfill
 from exporter.domain.history.rows import Window
-from exporter.domain.polls.readings import TopicPartition
 from exporter.history.cluster_states import read_state
 from exporter.history.published import Expectations, read_topic_rows
 from exporter.history.recorder import History
 from exporter.history.spool import Spool, list_finished_files
 from exporter.history.tables import read_columns
-from exporter.settings.schema import Settings
 from exporter.storage.files import files_in, open_file, put
 from spark_rollups.lock import Lease, TakenError
 from tests.integration.serving import Exporter
 from tests.s3 import SECRET, S3Server, s3_for_all
-from tests.slow_line import SlowLine
 from tests.unit.expectations import MONDAY, by_clock, publish
-from tests.unit.past_logs import Log, Logs
 from tests.unit.readings import Collected
 from tests.unit.test_recorder import ORDERS, Bench
 from tests.waiting import until
@@ -159,34 +149,6 @@ def test_storage_that_does_not_answer_holds_up_no_poll_and_a_read_for_seconds(s3
     assert [row["records"] for row in bench.rows("windows")] == [1, 1]
 
 
-def test_slow_storage_holds_up_no_poll_and_what_is_published_there_comes_when_it_answers(s3: S3Server) -> None:
-    """Each request takes 50 ms, and then one is under way for as long as windows end and a new set is read."""
-    with SlowLine(s3.url, 0.05) as line, pytest.MonkeyPatch.context() as environment:
-        environment.setenv("AWS_ENDPOINT_URL", line.url)
-        bench = StoredBench(s3, "slow")
-        expectations = Expectations(s3.location("slow"))
-        bench.poll()
-        bench.poll(gained=1)
-        until(lambda: bench.rows("inventory") != [], "what the first poll had another thread write")
-        assert not expectations.refresh()
-        publish(s3.folder_of("slow"), by_clock([1.0] * 168))
-        line.hold()
-        bench.poll(after=300.0, gained=1)
-        until(lambda: line.waiting == 1, "a write under way")
-        reading = threading.Thread(target=expectations.refresh)
-        reading.start()
-        until(lambda: line.waiting == 2, "a read under way")
-        for _ in range(2):
-            bench.poll(after=300.0, gained=1)
-        assert bench.rows("windows") == [] and expectations.published is None
-        line.release()
-        reading.join()
-        assert expectations.published is not None and len(expectations.published.rows) == 1
-        bench.history.flush(bench.clock.now())
-        assert [row["records"] for row in bench.rows("windows")] == [1, 1, 1, 1]
-        assert bench.history.counts.dropped.total() == bench.history.counts.failed_writes.total() == 0
-
-
 def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Server) -> None:
     """Files are listed with size and time, last advances come back, and what is ingested expires."""
     bench = StoredBench(s3, "read")
@@ -245,60 +207,6 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
     lease.release()
     assert files_in(folder, ANY) == []
     Lease(folder).release()
-
-
-HOLDER = """
-import sys, time
-from exporter.storage.files import parse_location
-from spark_rollups.lock import Lease
-
-lease = Lease(parse_location(sys.argv[1]), renew_seconds=0.5, expiry_seconds=6.0)
-while True:
-    print("sure" if lease.sure else "lost", flush=True)
-    time.sleep(0.2)
-"""
-
-
-def test_a_lease_that_was_not_renewed_goes_to_the_next(s3: S3Server) -> None:
-    """A process that stood still is not its holder any more when it goes on."""
-    folder = s3.location("cut-off")
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True) as holder:
-        try:
-            assert holder.stdout is not None
-            lines = iter(holder.stdout.readline, "")
-            assert next(lines) == "sure\n"
-            holder.send_signal(signal.SIGSTOP)
-            other = Lease(folder, renew_seconds=0.5, expiry_seconds=6.0)
-            holder.send_signal(signal.SIGCONT)
-            assert next(line for line in lines if line == "lost\n")
-            assert other.sure
-            other.release()
-        finally:
-            holder.kill()
-
-
-def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has no inventory in the storage is written again, with the same keys."""
-    logs = Logs({TopicPartition(f"orders-{number}", 0): Log([time.time() - 5000.0]) for number in range(3)})
-    monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: logs)
-    monkeypatch.setattr("exporter.backfill.run.PARTITIONS_PER_BATCH", 1)
-    clusters = [{"name": "prod", "kafka": {"bootstrap.servers": NOWHERE}}]
-    settings = Settings.model_validate({"clusters": clusters, "history": {"folder": "s3://history/backfill"}})
-    assert backfill(settings, None, io.StringIO()) == 0
-    spool = s3.folder_of("backfill/spool")
-    inventory = sorted(spool.glob("inventory/*.parquet"))
-    assert len(inventory) == 3
-    inventory[1].unlink()
-
-    def keys() -> set[tuple[object, ...]]:
-        rows = [row for file in spool.glob("windows/*.parquet") for row in pq.read_table(file).to_pylist()]
-        return {(row["topic"], row["window_start"]) for row in rows}
-
-    before = keys()
-    out = io.StringIO()
-    assert backfill(settings, None, out) == 0
-    assert "prod: finished: 1 active slot of 1 partition (2 others were complete) written" in out.getvalue()
-    assert keys() == before and len(list(spool.glob("inventory/*.parquet"))) == 3
 
 
 def test_refused_credentials_end_a_start_with_one_line_and_are_not_in_it(s3: S3Server, tmp_path: Path) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 from exporter.clock import SystemClock
-from exporter.domain.polls.readings import ANSWERED, Answers, Reason, TopicPartition, reason_code
+from exporter.domain.polls.readings import ANSWERED, Answers, TopicPartition
 from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from tests.fake_cluster import FakeCluster
@@ -90,14 +88,6 @@ def test_a_record_written_between_two_calls_is_no_difference(cluster: FakeCluste
     assert polled.source.batching
 
 
-@pytest.mark.parametrize("rows", [[1, 1], [2, 1]])
-def test_a_row_is_asked_for_once(polled: Polled, rows: list[int]) -> None:
-    """Neither call would say so: one drops the second of two equal partitions, the other mixes up their answers."""
-    polled.source.metadata(fresh=False)
-    with pytest.raises(ValueError, match="without repetition"):
-        polled.source.latest(np.array(rows))
-
-
 @pytest.mark.parametrize("worth_batching", [1, 1_000_000])
 def test_a_partition_whose_leader_moved_is_read_once_metadata_is(cluster: FakeCluster, worth_batching: int) -> None:
     """Until then it alone is not, whichever call asks; its neighbours in the chunk are."""
@@ -113,38 +103,7 @@ def test_a_partition_whose_leader_moved_is_read_once_metadata_is(cluster: FakeCl
     polled.source.close()
 
 
-@pytest.mark.parametrize("worth_batching", [1, 1_000_000])
-def test_a_silent_leader_is_not_asked_about_its_other_chunks(
-    cluster: FakeCluster, worth_batching: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Four chunks each: after one that got no answer, those that are not under way are not asked."""
-    monkeypatch.setattr("exporter.kafka.list_offsets.CHUNK_SIZE", 5)
-    polled = Polled(cluster, worth_batching=worth_batching)
-    polled.ask()
-    before = polled.source.lookups()
-    process = cluster._process.pid  # noqa: SLF001 - to stop what answers
-    os.kill(process, signal.SIGSTOP)
-    os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOWAIT)  # until then it answers
-    try:
-        latest = polled.source.latest(polled.rows)
-    finally:
-        os.kill(process, signal.SIGCONT)
-    gone = [reason_code(reason) for reason in (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE)]
-    assert np.isin(latest.reason, gone).all()
-    assert polled.source.lookups()["latest"] - before["latest"] < len(polled.rows)
-
-
-@pytest.mark.parametrize(
-    ("interval", "reused_at", "read_at"),
-    [
-        (30.0, [31.0], 59.0),
-        (20.0, [20.0, 39.0], 58.0),
-        (5.0, [5.0 * poll for poll in range(1, 12)], 59.0),
-    ],
-)
-def test_metadata_is_read_anew_after_a_minute(
-    cluster: FakeCluster, interval: float, reused_at: Sequence[float], read_at: float
-) -> None:
+def test_metadata_is_read_anew_after_a_minute(cluster: FakeCluster) -> None:
     """Without being asked for: a topic may have been made. A poll that is some seconds early does not put it off."""
 
     class Later(SystemClock):
@@ -155,11 +114,11 @@ def test_metadata_is_read_anew_after_a_minute(
 
     clock = Later()
     connection = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock)
-    source = BrokerPollSource(connection, clock, poll_interval=interval)
+    source = BrokerPollSource(connection, clock, poll_interval=20.0)
     first = source.metadata(fresh=True)
     cluster.command("create", "new", 2)
-    for clock.passed in reused_at:
+    for clock.passed in (20.0, 39.0):
         assert source.metadata(fresh=False) is first
-    clock.passed = read_at
+    clock.passed = 58.0
     assert "new" in source.metadata(fresh=False).topics
     source.close()

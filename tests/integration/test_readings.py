@@ -5,10 +5,6 @@ from __future__ import annotations
 import math
 import time
 
-import numpy as np
-import pytest
-from confluent_kafka.admin import NewPartitions
-
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import END_OF_TIME, Reason, State, TopicPartition
@@ -16,13 +12,11 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import METADATA_SECONDS
 from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
-from tests.demo.broker import Broker
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.times import led, objects
 from tests.unit.readings import ManualClock
 from tests.views import readings_of
-from tests.workbench import Workbench
 
 
 def test_the_newest_record_is_the_one_with_the_largest_time(kafka: Kafka) -> None:
@@ -107,20 +101,6 @@ def test_records_from_before_1970_have_no_timestamp(kafka: Kafka) -> None:
     assert {(reading.latest, reading.newest) for reading in seen} == {(2, None)}
 
 
-def test_a_topic_made_again_between_two_polls_is_noticed(kafka: Kafka) -> None:
-    """The new topic is past the old end offset at the next poll, and still counts as a restart, not an advance."""
-    kafka.create("swapped")
-    kafka.write([("swapped", 0, DAY_AGO)] * 2)
-    watch = Watch(kafka.bootstrap, ["swapped"])
-    watch.poll()
-    kafka.delete("swapped")
-    kafka.create("swapped")
-    kafka.write([("swapped", 0, DAY_AGO + 9)] * 5)
-    reading = watch.reading("swapped")
-    assert seen(reading) == (State.PRESERVED, 0, 5, DAY_AGO + 9)
-    assert reading.activity.restarted
-
-
 def test_with_the_metadata_of_a_running_exporter_a_topic_made_again_is_noticed_within_a_minute(kafka: Kafka) -> None:
     """Offsets carry no topic id: until metadata is read again the new topic counts as an advance of the old one.
 
@@ -139,29 +119,6 @@ def test_with_the_metadata_of_a_running_exporter_a_topic_made_again_is_noticed_w
     reading = watch.reading("swapped-soon")
     assert seen(reading) == (State.PRESERVED, 0, 9, DAY_AGO + 9)
     assert advanced(reading.activity) == (9, True)
-
-
-def test_added_partitions_are_read_and_the_others_keep_what_is_known(broker: Broker, workbench: Workbench) -> None:
-    """The row of the next topic moves between two polls; of the new partitions no advance was seen yet."""
-    workbench.create("grows", 2)
-    workbench.create("grows-not")
-    workbench.write([("grows", 1, DAY_AGO), ("grows-not", 0, DAY_AGO)])
-    watch = Watch(broker.bootstrap, ["grows.*"])
-    watch.poll()
-    workbench.write([("grows-not", 0, DAY_AGO + 1)])
-    before = readings_of(watch.poll())
-    workbench.admin.create_partitions([NewPartitions("grows", 4)])["grows"].result(30)
-    workbench.await_leaders("grows", 4)
-    workbench.write([("grows", 3, DAY_AGO + 2)] * 7)
-    after = readings_of(watch.poll())
-    assert set(after) == before.keys() | {TopicPartition("grows", 2), TopicPartition("grows", 3)}
-    for key, reading in before.items():
-        assert seen(after[key]) == seen(reading)
-        assert after[key].activity.last_advance == reading.activity.last_advance
-    assert before[TopicPartition("grows-not", 0)].activity.last_advance is not None
-    assert seen(after[TopicPartition("grows", 2)]) == (State.NEVER_WRITTEN, 0, 0, None)
-    added = after[TopicPartition("grows", 3)]
-    assert (added.latest, added.newest, added.activity.last_advance) == (7, DAY_AGO + 2, None)
 
 
 def test_watching_a_deleted_topic_does_not_bring_it_back(kafka: Kafka) -> None:
@@ -215,21 +172,6 @@ def test_a_record_from_the_future_is_named_so(kafka: Kafka) -> None:
     assert seen(watch.reading("ahead", 2)) == (State.CONTRADICTORY, 0, 1, soon), "its time has come, nothing else"
     assert seen(readings_of(snapshot)[TopicPartition("ahead", 0)]) == (State.FUTURE, 0, 1, tomorrow)
     assert seen(readings_of(snapshot)[TopicPartition("ahead", 1)]) == (State.FUTURE, 0, 1, END_OF_TIME)
-
-
-def test_records_that_kept_their_time_are_named_so(kafka: Kafka) -> None:
-    """Written now and dated yesterday, as a mirror does: preserved, until a record is dated as it is written."""
-    kafka.create("mirror")
-    watch = Watch(kafka.bootstrap, ["mirror"])
-    watch.poll()
-    kafka.write([("mirror", 0, DAY_AGO)])
-    mirrored = watch.reading("mirror")
-    assert seen(mirrored) == (State.PRESERVED, 0, 1, DAY_AGO)
-    assert mirrored.activity.last_advance is not None and mirrored.activity.last_advance > DAY_AGO + 80_000
-    assert watch.reading("mirror").state is State.PRESERVED
-    now = float(round(time.time()))
-    kafka.write([("mirror", 0, now)])
-    assert seen(watch.reading("mirror")) == kafka.observed(0, 2, now)
 
 
 def test_log_append_time_is_the_brokers_own(kafka: Kafka) -> None:
@@ -288,20 +230,3 @@ def test_topics_are_chosen_by_whole_names(kafka: Kafka) -> None:
     state = "__transaction_state"
     assert chosen(internal=False) == (["pick-b", "pick-b2"], ("misspelt", state), (state,))
     assert chosen(internal=True) == ([state, "pick-b", "pick-b2"], ("misspelt",), ())
-
-
-def test_many_partitions_take_several_calls(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With chunks of 7 every one of 40 partitions has its own answer, and each look-up is counted once."""
-    monkeypatch.setattr("exporter.kafka.list_offsets.CHUNK_SIZE", 7)
-    kafka.create("wide", 40)
-    kafka.write([("wide", number, DAY_AGO + number) for number in range(40) for _ in range(number)])
-    source = KafkaSource({"bootstrap.servers": kafka.bootstrap}, clock=SystemClock(), include=["wide"])
-    source.metadata()
-    leaders = {TopicPartition("wide", number): 1 for number in range(40)}
-    assert source.ends(led(leaders)).offset.tolist() == list(range(40))
-    milliseconds = np.concatenate([np.full(40, round((DAY_AGO + extra) * 1000)) for extra in (0.0, 39.5)])
-    found = source.by_time(led(leaders), np.tile(np.arange(40), 2), milliseconds)
-    assert np.isnan(found.timestamp[0])
-    assert found.timestamp[1:40].tolist() == [DAY_AGO + n for n in range(1, 40)]
-    assert not found.found[40:].any()
-    assert source.lookups() == {"latest": 40, "by-time": 80}

@@ -44,13 +44,6 @@ def test_refused_credentials_are_not_tried_between_polls(secured: Secured) -> No
     assert alone.stdout.splitlines() == ["authentication-failed connected", "gone"] * 2
 
 
-def test_talking_plainly_to_a_guarded_listener_points_at_the_protocol(secured: Secured) -> None:
-    """The broker just hangs up; the message says that the protocol may not fit."""
-    failure = Watch(secured.address("PASSWORD"), [".*"], timeout=2.0).fail()
-    assert failure.reason is Reason.CLUSTER_UNREACHABLE
-    assert "security.protocol" in failure.detail
-
-
 def test_nobody_listens_and_no_such_host() -> None:
     """Both fail within the timeout, name the servers asked, the cause and the next step."""
     for servers, cause in (

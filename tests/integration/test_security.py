@@ -87,11 +87,6 @@ def test_without_one_of_the_documented_rights_the_exporter_says_which(
     assert count == (None if right[0] is AclOperation.DESCRIBE else 1.0)
 
 
-def test_every_documented_right_has_its_test() -> None:
-    """The rights in the document are those taken away one by one above: no more, no fewer."""
-    assert set(documented_rights()) == {(AclOperation.DESCRIBE, "*"), (AclOperation.DESCRIBE_CONFIGS, "*")}
-
-
 def test_half_of_the_topics_forbidden(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
     """A topic that is named, or was seen before, says unauthorized; the others stay exact; a right given back heals."""
     names = ["half-0", "half-1", "half-2", "half-3"]

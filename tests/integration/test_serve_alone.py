@@ -25,7 +25,6 @@ from tests.damage import damage
 from tests.demo.broker import free_port
 from tests.foreign import strays
 from tests.integration.serving import Exporter
-from tests.programs import Call
 from tests.unit.expectations import by_wall, publish
 from tests.waiting import until
 
@@ -93,24 +92,6 @@ def test_a_damaged_pointer_is_said_and_a_good_set_stays_in_force(exporter: Expor
     stale(1)
     page = exporter.page("/").text
     assert "Expectations as of " in page and "Problem: " in page
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["once"], ["explain", "orders", "--url", "http://127.0.0.1:1"], ["doctor"]],
-    ids=lambda command: command[0],
-)
-def test_other_commands_name_a_damaged_pointer(
-    tmp_path: Path, command: list[str], call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Commands that read what is published name the file, too."""
-    (tmp_path / "history" / "published").mkdir(parents=True)
-    damage(tmp_path / "history" / "published" / "current.json", "deep nesting")
-    monkeypatch.setenv("TOPIC_LIVENESS_HISTORY__FOLDER", str(tmp_path / "history"))
-    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
-    ended = call(*command, *([] if "--url" in command else ["--bootstrap-server", "127.0.0.1:1"]))
-    assert ended.returncode == 1
-    assert "current.json" in ended.stdout + ended.stderr
 
 
 def test_a_web_configuration_that_turns_bad_is_reported_until_it_is_mended(exporter: Exporter) -> None:

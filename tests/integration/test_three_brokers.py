@@ -10,17 +10,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import kafka
 import numpy as np
 import pytest
 from confluent_kafka.admin._metadata import PartitionMetadata
-from kafka.admin import KafkaAdminClient
 
 from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector, overrule
-from exporter.domain.polls.readings import ANSWERED, PollFailure, Reason, State, TopicPartition, reason_of_code
+from exporter.domain.polls.readings import ANSWERED, Reason, State, TopicPartition, reason_of_code
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.recorder import History
@@ -33,7 +31,6 @@ from exporter.state.cluster import Rhythm
 from tests.groups import GroupPartition, groups_of
 from tests.integration.auditing import audit, dates, settings_of
 from tests.integration.conftest import NEWEST
-from tests.integration.inspecting import Inspecting
 from tests.integration.serving import rows_of
 from tests.integration.sweeping import Swept, commit
 from tests.integration.watch import UNREACHED, Watch, advanced, seen, watching
@@ -41,8 +38,7 @@ from tests.lookup_answers import Answer
 from tests.snapshots import silence_of
 from tests.times import led, objects, tier_of
 from tests.trio import THIRD, Trio
-from tests.views import Inspected, readings_of, topics_in
-from tests.waiting import until
+from tests.views import readings_of, topics_in
 
 TIMEOUT = 2.0
 BUDGET = 6.0
@@ -212,24 +208,6 @@ def assert_doctor_names_it(found: list[Finding], address: str, how: str) -> None
     assert poll.startswith("2 of 6 partitions gave no answer in ")
 
 
-def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) -> None:
-    """With a budget that is over at once every partition of a broker that is well is still read exactly.
-
-    Now and then both seconds of the metadata go to the broker that is cut off: then the next poll does it.
-    """
-    watch = Watch(trio.bootstrap, ["spread"], timeout=120.0, budget=0.001)
-    watch.poll()
-    with trio.cut_off():
-        polls = list[Snapshot | PollFailure]()
-        while len(polls) < 5 and not (polls and isinstance(polls[-1], Snapshot)):
-            began = time.monotonic()
-            polls.append(watch.attempt())
-            assert time.monotonic() - began < 5 + MERCY, "120 s are what a call may take otherwise"
-        assert isinstance(polls[-1], Snapshot), polls
-        assert lost_and_others(polls[-1]) <= UNREACHED
-    watch.source.close()
-
-
 def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio, tmp_path: Path) -> None:
     """The end offset falls by what only a dead leader had: shown as one restart, nothing negative, and silence anew.
 
@@ -344,57 +322,3 @@ def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
     """How a poll judges a partition that may be silent for a second."""
     limit = TopicOverride(".*", max_silence_seconds=1.0)
     return overrule(silence_of(readings_of(snapshot)[partition], None), limit, snapshot.taken_at).verdict
-
-
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_sizes_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Trio) -> None:
-    """Its partitions and the sums that it has a part in are unknown and counted; what it has no part in is shown."""
-    topic = "inspected"
-    trio.workbench.create_on(topic, [[1, 2], [2, THIRD], [THIRD, 1]])
-    trio.workbench.write([(topic, number, 1e9) for number in range(3)])
-    inspecting = Inspecting(topic, timeout="2s", **{"bootstrap.servers": trio.bootstrap})
-
-    def everything() -> bool:
-        assert not inspecting.inspect().failures
-        found = [inspecting.found(topic, number) for number in range(3)]
-        return all(one.log_bytes and one.disk_bytes == 2 * one.log_bytes for one in found)
-
-    # A follower's copy comes a moment later.
-    until(everything, "both copies of every record are there")
-    with trio.cut_off():
-        inspecting.source.close()
-        lost = Inspecting(topic, timeout="2s", **{"bootstrap.servers": trio.bootstrap})
-        inspection = lost.inspect()
-        known = readings_of(lost.poll())
-    first, second, third = (known[TopicPartition(topic, number)].inspected for number in range(3))
-    assert first is not None and first.disk_bytes == 2 * (first.log_bytes or 0) > 0
-    assert second is not None
-    assert (second.log_bytes, second.disk_bytes) == (first.log_bytes, None)
-    assert third == Inspected()
-    assert {broker for _, broker in inspection.failures} == {THIRD}
-    assert {reason for reason, _ in inspection.failures} <= UNREACHED
-    trio.workbench.delete(topic)
-    gc.collect()  # as above
-
-
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_inspections_follow_partitions_that_are_moved_to_another_broker(trio: Trio) -> None:
-    """Once a poll has shown where they are, that broker is asked, and the sizes are as before."""
-    topic, moved = "reassigned", [TopicPartition("reassigned", number) for number in range(3)]
-    trio.workbench.create_on(topic, [[1]] * 3)
-    trio.workbench.write([(topic, number, 1e9) for number in range(3)])
-    inspecting = Inspecting(topic, **{"bootstrap.servers": trio.bootstrap})
-    assert not inspecting.inspect().failures
-    before = [inspecting.found(topic, key.partition) for key in moved]
-    with closing(KafkaAdminClient(bootstrap_servers=trio.bootstrap)) as admin:
-        admin.alter_partition_reassignments({kafka.TopicPartition(*key): [2] for key in moved})
-
-    def followed() -> bool:
-        inspection = inspecting.inspect()
-        return not inspection.failures and inspection.lookups == len(moved)
-
-    until(lambda: trio.leaders(topic) == {2}, "the partitions are moved")
-    until(followed, "a poll has shown where they are, and that broker is asked")
-    assert [inspecting.found(topic, key.partition) for key in moved] == before
-    inspecting.source.close()
-    gc.collect()  # as above

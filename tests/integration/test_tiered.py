@@ -6,15 +6,13 @@ import importlib.util
 import io
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from exporter.app import once
-from exporter.domain.polls.readings import Reason, State, TopicPartition
+from exporter.domain.polls.readings import State
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.kafka.tiered_offsets import TierClient
 from exporter.settings.schema import Settings
 from tests.integration.test_offsets import ours, shell
 from tests.integration.tiering import (
@@ -27,9 +25,7 @@ from tests.integration.tiering import (
     moments,
     storage_jars,
 )
-from tests.lookup_answers import Answer
-from tests.times import led, objects
-from tests.workbench import EVERLASTING, Workbench
+from tests.workbench import EVERLASTING
 
 DAY_AGO = time.time() - 86_400
 IDLE = 12
@@ -133,17 +129,6 @@ def test_what_is_shown_of_an_idle_partition(tiered: TieredBroker, idle: list[flo
     assert age - 60 < series['kafka_topic_staleness_seconds{kafka_cluster="c",topic="idle"}'] <= age
     assert series['topic_liveness_lookups_total{kafka_cluster="c",spec="latest-tiered"}'] == 1
     assert not [name for name in series if name.startswith("topic_liveness_tier_lookup_failures_total")]
-
-
-@pytest.mark.usefixtures("idle")
-def test_one_partition_that_cannot_be_asked_costs_only_itself(tiered: TieredBroker) -> None:
-    """A partition that is not there says so, and its neighbours in the same call are answered."""
-    there = TopicPartition("idle", 0)
-    with closing(TierClient({"bootstrap.servers": tiered.bootstrap}, request_timeout=10)) as client:
-        wanted = led({there: 1, TopicPartition("idle", 7): 1, TopicPartition("never-made", 0): 1})
-        unknown = Answer(reason=Reason.UNKNOWN_TOPIC)
-        assert objects(client.tier(EARLIEST_LOCAL, wanted)) == [Answer(IDLE), unknown, unknown]
-    assert "never-made" not in Workbench(tiered.bootstrap).admin.list_topics(timeout=10).topics
 
 
 def test_the_command_prints_what_kafkas_own_tool_prints(tiered: TieredBroker, bench: Bench, cache: Path) -> None:

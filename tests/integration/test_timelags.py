@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from exporter.domain.polls.readings import TopicPartition
 from tests.demo.broker import Broker
@@ -17,7 +16,7 @@ from tests.integration.kafka import Kafka
 from tests.integration.lagging import TOLERANCE, Exporter, read
 from tests.integration.sweeping import commit
 from tests.timelog import Log
-from tests.workbench import EVERLASTING, QUIET, Workbench
+from tests.workbench import EVERLASTING, Workbench
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -53,14 +52,6 @@ def write(workbench: Workbench, topic: str, times: Sequence[float]) -> None:
     """Write records at these times into partition 0, in small batches."""
     small: dict[str, Any] = {"batch.num.messages": "50"}
     workbench.write([(topic, 0, seconds) for seconds in times], **small)
-
-
-def write_keyed(workbench: Workbench, topic: str, keys: Sequence[str], times: Sequence[float]) -> None:
-    """Write records with keys, for compaction to work on."""
-    producer = Producer({"bootstrap.servers": workbench.bootstrap, "enable.idempotence": True, **QUIET})
-    for key, seconds in zip(keys, times, strict=True):
-        producer.produce(topic, b"x", key=key, partition=0, timestamp=round(seconds * 1000))
-    assert producer.flush(30) == 0
 
 
 def holds(log: Log, position: GroupPartition, at: float, *, compacted: bool = False) -> None:
@@ -123,27 +114,6 @@ def test_stamped_by_the_broker(workbench: Workbench, exporter: Exporter, name: s
     log, sweep = read(workbench, name), exporter.sweep()
     for group in groups_of(sweep).values():
         holds(log, group.partitions[TopicPartition(name, 0)], group.read_at)
-
-
-def test_compacted(workbench: Workbench, exporter: Exporter, name: str) -> None:
-    """Where compaction took records away, the first one that is left past the committed offset counts."""
-    settings = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.001"}
-    workbench.create(name, config={**EVERLASTING, **settings})
-    begin = time.time() - 10 * DAY
-    write_keyed(workbench, name, [str(index % 7) for index in range(70)], [begin + index * HOUR for index in range(70)])
-
-    def compacted() -> bool:
-        # The active segment is never compacted: another record closes it.
-        write_keyed(workbench, name, ["last"], [time.time()])
-        return len(read(workbench, name).records) < 30
-
-    workbench.until(compacted)
-    for offset in (0, 10, 40, 63, 66, 69):
-        commit(workbench.bootstrap, f"{name}-{offset}", {name: offset})
-    log, sweep = read(workbench, name), exporter.sweep()
-    assert log.records[0][0] > 40
-    for group in groups_of(sweep).values():
-        holds(log, group.partitions[TopicPartition(name, 0)], group.read_at, compacted=True)
 
 
 def test_transactions(workbench: Workbench, exporter: Exporter, name: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests.demo.broker import Broker, DemoError, free_port, java_properties
@@ -14,24 +13,12 @@ _OF_KRAFT = ("process.roles", "controller.quorum.voters", "controller.listener.n
 
 
 class ZookeeperBroker(Broker):
-    """A broker whose metadata is in a ZooKeeper of its own (Kafka up to 3.9). ``stop`` ends both.
+    """A broker whose metadata is in a ZooKeeper of its own (Kafka up to 3.9). ``stop`` ends both."""
 
-    One that is ``beside`` another has no ZooKeeper: it joins the other's, needs a ``node.id`` of its own, and must be
-    stopped before it.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        jars: Path,
-        properties: Mapping[str, str] | None = None,
-        beside: ZookeeperBroker | None = None,
-    ) -> None:
-        super().__init__(folder, jars=jars, properties=properties)
-        self._beside = beside
+    def __init__(self, folder: Path, *, jars: Path) -> None:
+        super().__init__(folder, jars=jars)
         self._zookeeper: Lifeline | None = None
-        self.zookeeper_port: int = free_port() if beside is None else beside.zookeeper_port
+        self.zookeeper_port = free_port()
         for name in _OF_KRAFT:
             del self.properties[name]
         self.properties |= {
@@ -41,18 +28,9 @@ class ZookeeperBroker(Broker):
             "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
         }
 
-    def upgrade(self, jars: Path) -> None:
-        """Restart as the Kafka of these jars, on the same ports and data."""
-        if self._process is not None:
-            # One that is killed may not register again until its session with ZooKeeper has run out.
-            self._process.stop(grace=60.0)
-        super().stop()
-        self._jars = jars
-        self.start()
-
     def start(self, timeout: float = 120.0) -> None:
         """Start ZooKeeper, unless it runs, and then the broker. Raises DemoError."""
-        if self._zookeeper is None and self._beside is None:
+        if self._zookeeper is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             settings = self.folder / "zookeeper.properties"
             properties = {

@@ -121,48 +121,6 @@ def test_dead_partitions_are_those_of_which_the_alert_tells(tmp_path: Path) -> N
     hold(tmp_path, series, ("1h", number, {"": 4}), ("1h", listed, found))
 
 
-@pytest.mark.parametrize("title", ["Deaths", "Incidents"])
-def test_annotations_tell_clusters_of_one_name_apart(tmp_path: Path, title: str) -> None:
-    """A death and an incident are marked also where the cluster of that name in another namespace had one before."""
-    [mark] = expressions("overview", title)
-    series = {
-        f'kafka_topic_verdict{{{SHOP},topic="orders",verdict="dead"}}': "_x5 1x20",
-        f'kafka_topic_verdict{{{SEARCH},topic="orders",verdict="dead"}}': "1x20",
-        f"topic_liveness_held_topics{{{SHOP}}}": "0x4 3x20",
-        f"topic_liveness_held_topics{{{SEARCH}}}": "2x20",
-        f"topic_liveness_cluster_up{{{SHOP}}}": "1x20",
-        f"topic_liveness_cluster_up{{{SEARCH}}}": "1x20",
-    }
-    found: dict[str, float] = {ORDERS_OF_SHOP: 1}
-    if title == "Incidents":
-        found = {ORDERS_OF_SHOP.removesuffix(',topic="orders"'): 3}
-    hold(tmp_path, series, ("4m", mark, {}), ("5m", mark, found), ("6m", mark, {}))
-
-
-def test_a_rollup_is_marked_once_however_late_it_is_seen(tmp_path: Path) -> None:
-    """At the first minute that knows it, 50 s after it; not where an exporter starts or its pair sees it later."""
-    [mark] = expressions("overview", "Rollups")
-    release = 'job="topic-liveness",namespace="shop"'
-    metric = f"topic_liveness_rollup_last_success_timestamp_seconds{{{release}"
-    series = {
-        f'{metric},instance="a:9797"}}': "0x34 300x40",
-        f'{metric},instance="b:9797"}}': "0x36 300x40",
-        f'{metric},instance="started:9797"}}': "_x50 300x25",
-        'topic_liveness_rollup_last_success_timestamp_seconds{job="other",instance="c:9797"}': "_x50 100x25",
-    }
-    marked = {minute: {release: 300.0} if minute == 6 else {} for minute in range(2, 12)}
-    hold(tmp_path, series, *((f"{minute}m", mark, found) for minute, found in marked.items()), interval="10s")
-
-
-def test_the_first_rollup_is_marked_and_not_the_old_one_of_an_exporter_that_has_just_started(tmp_path: Path) -> None:
-    """There is no earlier value to compare with, in both cases."""
-    [mark] = expressions("overview", "Rollups")
-    metric = 'topic_liveness_rollup_last_success_timestamp_seconds{instance="a:9797",job="'
-    series = {f'{metric}first"}}': "_x10 600x20", f'{metric}started"}}': "_x50 300x25"}
-    marked = {minute: {'job="first"': 600.0} if minute == 10 else {} for minute in (9, 10, 11, 50, 51, 52)}
-    hold(tmp_path, series, *((f"{minute}m", mark, found) for minute, found in marked.items()))
-
-
 def test_of_several_exporters_the_oldest_expectations_rollup_and_report_count(tmp_path: Path) -> None:
     """Neither another one of the job nor one that has none yet hides that they are old."""
     of_expectations = expressions("overview", "Age of expectations")
@@ -176,29 +134,3 @@ def test_of_several_exporters_the_oldest_expectations_rollup_and_report_count(tm
     }
     series['topic_liveness_expectations_stale{job="topic-liveness",instance="started:9797"}'] = "1x120"
     hold(tmp_path, series, *(("2h", expr, {"": 7200.0}) for expr in of_expectations + ages))
-
-
-def test_an_exporter_that_writes_no_history_is_seen_beside_another_one(tmp_path: Path) -> None:
-    """Each has a history of its own, and the alert looks at each too."""
-    [age] = expressions("exporter", "Age of the last write")
-    of = 'job="topic-liveness",kafka_cluster="prod"'
-    name = "topic_liveness_history_last_write_timestamp_seconds"
-    series = {f'{name}{{{of},instance="a"}}': "0x60", f'{name}{{{of},instance="b"}}': "0+60x60"}
-    hold(tmp_path, series, ("1h", age, {f'{of},instance="a"': 3600, f'{of},instance="b"': 0}))
-
-
-def test_deaths_of_a_topic_and_of_its_replica_are_marked_among_replicas(tmp_path: Path) -> None:
-    """Once, at the minute of the death; neither those of other topics nor those of other clusters."""
-    [deaths] = [query for query in ANNOTATIONS if (query.dashboard, query.title) == ("replication", "Deaths")]
-    mark = deaths.as_sent(source_cluster="(east|north)", target_cluster="west", source_topic="orders")
-    target = 'job="topic-liveness",instance="a:9797"'
-    died = [("east", "orders"), ("west", "east.orders")]
-    others = [("east", "reorders"), ("west", "east.bills"), ("south", "orders")]
-    series = {
-        f'kafka_topic_verdict{{{target},kafka_cluster="{cluster}",topic="{topic}",verdict="dead"}}': "_x5 1x10"
-        for cluster, topic in died + others
-    }
-    for cluster in ("east", "south", "west"):
-        series[f'topic_liveness_cluster_up{{{target},kafka_cluster="{cluster}"}}'] = "1x20"
-    found = {f'job="topic-liveness",kafka_cluster="{cluster}",topic="{topic}"': 1.0 for cluster, topic in died}
-    hold(tmp_path, series, ("4m", mark, {}), ("5m", mark, found), ("6m", mark, {}))

@@ -229,14 +229,6 @@ def test_every_query_of_the_dashboards_is_answered(monitoring: Monitoring) -> No
     assert set(shown) == {"ahead", "cleared", "lost", "new", "orders"}
 
 
-@pytest.mark.parametrize("variable", ["topic", "job", "namespace", "kafka_cluster"])
-def test_a_variable_that_matches_nothing_leaves_figures_unknown(monitoring: Monitoring, variable: str) -> None:
-    """Where nothing is of the chosen name, job, namespace or cluster, no figure of topics is 0."""
-    figures = [query for query in TARGETS if query.title in ("Dead topics", "Dead partitions", "Suspect topics")]
-    assert len(figures) == 3
-    assert not [query for query in figures if monitoring.ask(query.as_sent(**{variable: "nowhere"}))]
-
-
 def test_a_stopped_exporter_is_reported_as_such(monitoring: Monitoring, exporter: Target, receiver: Target) -> None:
     """When the exporter goes away its partition's alert ends, and TopicLivenessExporterDown is all that is new."""
     exporter.close()
