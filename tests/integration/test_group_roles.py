@@ -128,42 +128,26 @@ def test_polls_and_sweeps_make_no_topic(fresh: Broker) -> None:
         each.close()
 
 
-@pytest.fixture
-def busy(fresh: Broker, kafka_jars: Path, cache: Path, tmp_path: Path) -> Iterator[Workbench]:
-    """That broker with a live share group and a live streams group, each on a topic of its name."""
-    tools, streams = (
-        resolve_kafka(cache=cache, progress=print, artifact=f"kafka-{one}") for one in ("tools", "streams")
-    )
+def test_a_share_group_leaves_open_who_reads_a_topic(fresh: Broker, kafka_jars: Path, cache: Path) -> None:
+    """It is live, and no request says what it reads: it is shown, and no topic is called unread."""
+    tools = resolve_kafka(cache=cache, progress=print, artifact="kafka-tools")
     workbench = Workbench(fresh.bootstrap)
-    for topic in ("shared", "streamed", "plain"):
+    for topic in ("shared", "plain"):
         workbench.create(topic)
+    workbench.write([("plain", 0, DAY_AGO)] * 2)
     share = ["org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", fresh.bootstrap]
-    forward = str(Path(__file__).with_name("Forward.java"))
+    started = [*small_java("128m", kafka_jars, tools), *share, "--topic", "shared", "--group", "shared"]
     with ExitStack() as running:
-        for jars, command in (
-            (tools, [*share, "--topic", "shared", "--group", "shared"]),
-            (streams, [forward, fresh.bootstrap, "streamed", "streamed", str(tmp_path / "state")]),
-        ):
-            started = [*small_java("128m", kafka_jars, jars), *command]
-            process = running.enter_context(subprocess.Popen(started, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
-            running.callback(process.kill)
-        with sweeping(fresh.bootstrap, "plain", ".*") as swept:
-            workbench.until(lambda: set(swept.attempt().others or ()) == {"shared", "streamed"}, seconds=120)
-        yield workbench
-
-
-def test_share_and_streams_groups_leave_open_who_reads_a_topic(busy: Workbench) -> None:
-    """Both are live, and no request says what they read: they are shown, and no topic is called unread."""
-    busy.write([("plain", 0, DAY_AGO)] * 2)
-    topics = ("shared", "streamed", "plain")
-    with sweeping(busy.bootstrap, "shared|streamed|plain", ".*") as swept, member(busy.bootstrap, "g", "plain", 1):
+        process = running.enter_context(subprocess.Popen(started, stdout=subprocess.DEVNULL))
+        running.callback(process.kill)
+        swept = running.enter_context(sweeping(fresh.bootstrap, "shared|plain", ".*"))
+        workbench.until(lambda: set(swept.attempt().others or ()) == {"shared"}, seconds=120)
+        running.enter_context(member(fresh.bootstrap, "g", "plain", 1))
         sweep = swept.sweep()
-        assert set(sweep.others or ()) == {"shared", "streamed"}
-        assert readers(sweep, *topics) == {"shared": None, "streamed": None, "plain": {"g": ASSIGNED}}
+        assert set(sweep.others or ()) == {"shared"}
+        assert readers(sweep, "shared", "plain") == {"shared": None, "plain": {"g": ASSIGNED}}
         shown = swept.shown()
         assert 'kafka_topic_consumergroups{kafka_cluster="test",topic="plain"} 1' in shown
         assert 'kafka_topic_consumergroups{kafka_cluster="test",topic="shared"}' not in shown
-        assert any(
-            "perhaps share or streams groups, which do not say what they read: shared" in line
-            for line in lines_of(sweep, "shared")
-        )
+        words = "perhaps share or streams groups, which do not say what they read: shared"
+        assert any(words in line for line in lines_of(sweep, "shared"))

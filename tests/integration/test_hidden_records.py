@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -29,6 +28,7 @@ from tests.views import readings_of
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
 HOUR, DAY = 3600.0, 86_400.0
+CLEANED = "cleaned"
 SEGMENTS = {**EVERLASTING, "segment.bytes": str(2**20)}
 SIXTH = b"x" * 180_000
 """Six records of this size fill a segment. Smaller segments would become one when they are cleaned."""
@@ -48,13 +48,11 @@ def bench(lingering: Broker) -> Workbench:
     return Workbench(lingering.bootstrap)
 
 
-def write_keyed(
-    bootstrap: str, topic: str, records: Sequence[tuple[str, float]], value: bytes = SIXTH, **properties: Any
-) -> None:
+def write_keyed(bootstrap: str, topic: str, records: Sequence[tuple[str, float]]) -> None:
     """Write a record for each key and time, each in a batch of its own."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **QUIET, **properties})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **QUIET})
     for key, seconds in records:
-        producer.produce(topic, value, key=key, partition=0, timestamp=round(seconds * 1000))
+        producer.produce(topic, SIXTH, key=key, partition=0, timestamp=round(seconds * 1000))
         assert producer.flush(30) == 0
 
 
@@ -71,23 +69,23 @@ def size(path: Path) -> int:
         return -1
 
 
-def clean(broker: Broker, bench: Workbench, topic: str, *, dated: bool = True) -> list[float]:
-    """Write six days of hourly records under three keys, until now, and have old segments cleaned, once.
+@pytest.fixture(scope="module")
+def times(lingering: Broker, bench: Workbench) -> list[float]:
+    """Six days of hourly records under three keys, until now, in a topic whose old segments were cleaned, once.
 
-    The dates of empty files become those of a topic that was really written for six days (``dated``), else they are of
-    now, and hide all records. Returns the times of records.
+    The dates of empty files are those of a topic that was really written for six days. Returns the times of records.
     """
-    bench.create(topic, config=SEGMENTS)
+    bench.create(CLEANED, config=SEGMENTS)
     last = time.time() - 94
     times = [last - hour * HOUR for hour in range(144, -1, -1)]
-    write_keyed(broker.bootstrap, topic, [(f"k{n % 3}", at) for n, at in enumerate(times)])
-    before = len(segments(broker, topic))
-    bench.alter(topic, {"cleanup.policy": "compact"})
+    write_keyed(lingering.bootstrap, CLEANED, [(f"k{n % 3}", at) for n, at in enumerate(times)])
+    before = len(segments(lingering, CLEANED))
+    bench.alter(CLEANED, {"cleanup.policy": "compact"})
     # The last but one holds the last records of all keys before the active one, which is not cleaned.
-    bench.until(lambda: sum(not size(path) for path in segments(broker, topic).values()) == before - 2)
-    files = segments(broker, topic)
+    bench.until(lambda: sum(not size(path) for path in segments(lingering, CLEANED).values()) == before - 2)
+    files = segments(lingering, CLEANED)
     for base, following in zip(files, [*list(files)[1:], len(times)], strict=True):
-        if dated and not size(files[base]):
+        if not size(files[base]):
             at = times[following - 1] + 1
             os.utime(files[base], (at, at))
     return times
@@ -106,41 +104,38 @@ def covers(windows: Sequence[Window], times: Sequence[float]) -> None:
     assert windows[-1].last_advance == pytest.approx(times[-1], abs=0.001)
 
 
-def test_backfill_sees_no_silence_in_what_compaction_emptied(lingering: Broker, bench: Workbench) -> None:
+def test_backfill_sees_no_silence_in_what_compaction_emptied(
+    lingering: Broker, bench: Workbench, times: Sequence[float]
+) -> None:
     """Written every hour until now: emptied segments make unknown hours, and the newest record ends the history."""
-    times = clean(lingering, bench, "emptied")
-    source = Watch(lingering.bootstrap, ["emptied"]).source
-    assert first_since(source, TopicPartition("emptied", 0), times[-20]).offset is None, "nothing is hidden"
-    windows, _, result, _ = run(lingering.bootstrap, "emptied")
-    log = read(bench, "emptied")
-    covers(windows, [at / 1000 for _, at in log.records])
+    source = Watch(lingering.bootstrap, [CLEANED]).source
+    assert first_since(source, TopicPartition(CLEANED, 0), times[-20]).offset is None, "nothing is hidden"
+    windows, _, result, _ = run(lingering.bootstrap, CLEANED)
+    covers(windows, [at / 1000 for _, at in read(bench, CLEANED).records])
     assert all((window.records or 0) < 10 for window in windows if window.first_advance is not None)
     assert result.failed == {}
     assert result.lookups["by-time"] < 60
 
 
+@pytest.mark.usefixtures("times")
 def test_time_lags_are_true_or_unknown(lingering: Broker, bench: Workbench) -> None:
     """Wherever a group stands in such a log, its time lag is true within its bound, or there is none."""
-    clean(lingering, bench, "lagging")
-    log, exporter = read(bench, "lagging"), Exporter(lingering.bootstrap, "lagging.*")
+    log, exporter = read(bench, CLEANED), Exporter(lingering.bootstrap, f"{CLEANED}.*")
     for offset in range(0, 145, 6):
-        commit(bench.bootstrap, f"lagging-{offset}", {"lagging": offset})
+        commit(bench.bootstrap, f"{CLEANED}-{offset}", {CLEANED: offset})
     sweep = exporter.sweep()
     exporter.close()
     assert set(sweep.time_lags) <= {"ok", Reason.HIDDEN.value}, sweep.time_lags
-    known = 0
-    for group in groups_of(sweep).values():
-        position = group.partitions[TopicPartition("lagging", 0)]
-        if position.time_lag is not None:
-            holds(log, position, group.read_at, compacted=True)
-            known += 1
-    assert known > 0
+    positions = [(group.partitions[TopicPartition(CLEANED, 0)], group.read_at) for group in groups_of(sweep).values()]
+    known = [(position, at) for position, at in positions if position.time_lag is not None]
+    assert known
+    for position, at in known:
+        holds(log, position, at, compacted=True)
 
 
-def test_offsets_say_what_is_hidden(lingering: Broker, bench: Workbench) -> None:
+def test_offsets_say_what_is_hidden(lingering: Broker, times: Sequence[float]) -> None:
     """A time before records that the broker does not find is not the end of the log; the newest record is there."""
-    times = clean(lingering, bench, "listed")
-    source = Watch(lingering.bootstrap, ["listed"]).source
+    source = Watch(lingering.bootstrap, [CLEANED]).source
     wanted: list[Time] = [times[-20], times[-1] + 1, Spec.MAX_TIMESTAMP]
     rows = list_offsets(source, source.metadata(), wanted, future_after=time.time() + 60)
     assert [row.reason for row in rows] == [Reason.HIDDEN, Gap.NO_RECORD_SINCE, None]

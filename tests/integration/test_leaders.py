@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import confluent_kafka
 
@@ -19,7 +17,6 @@ from exporter.settings.schema import Settings
 from tests.groups import groups_of
 from tests.integration.mirroring import PairTest
 from tests.integration.sweeping import commit
-from tests.integration.test_backfill_runs import Backfill, offsets
 from tests.times import first_since
 from tests.trio import THIRD, Trio
 from tests.workbench import Workbench
@@ -92,24 +89,3 @@ def sweeping(bootstrap: str, topic: str, group: str) -> GroupWatch:
     watch = make_group_watch(settings.clusters[0], settings, SystemClock())
     assert watch is not None
     return watch
-
-
-def test_a_backfill_without_a_broker_reads_its_partitions_once_it_is_back(trio: Trio, tmp_path: Path) -> None:
-    """With one of three brokers cut off its partitions are named with the reason; the next run reads those alone."""
-    topic, bench = "filled-back", trio.workbench
-    bench.create_on(topic, [[1], [THIRD], [1], [THIRD]])
-    times = [time.time() - hours * 3600 for hours in (50, 20, 3)]
-    bench.write((topic, partition, at) for at in times for partition in range(4))
-    backfill = Backfill(tmp_path, trio.bootstrap, topic)
-    with trio.cut_off():
-        output = backfill.run(code=1)
-    named = rf"2 partitions could not be read: \S+ \({topic}-1, {topic}-3\); the next backfill tries them"
-    assert re.search(named, output), output
-    assert "default: unfinished: 6 active slots of 4 partitions written" in output
-    read = {key[1]: [row["records"] for row in rows] for key, rows in backfill.windows().items()}
-    assert read == {0: [1, 1, 1], 1: [None], 2: [1, 1, 1], 3: [None]}
-    output = backfill.run()
-    assert "finished: 6 active slots of 2 partitions (2 others were complete) written" in output
-    for rows in backfill.windows().values():
-        assert offsets([row for row in rows if row["reason"] is None]) == [(0, 3)]
-    assert "finished, nothing was missing" in backfill.run()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -51,7 +53,7 @@ def exporter(tmp_path: Path, own_broker: Broker) -> Iterator[Exporter]:
 def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end(
     exporter: Exporter, own_broker: Broker
 ) -> None:
-    """One life of the exporter: first scrape, an advance, a group, broker down and up, SIGTERM with all written."""
+    """One life of the exporter: first scrape, an advance, a group, broker down and up, and an end with all written."""
     workbench = Workbench(own_broker.bootstrap)
     workbench.create("orders", 2)
     workbench.write([("orders", 0, time.time())])
@@ -98,7 +100,10 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     until(lambda: exporter.value("kafka_topic_disk_size_bytes", topic="orders") == size, "an inspection again")
     counted = exporter.value("kafka_topic_records_total", topic="orders")
     assert counted in {3, 4}, "the first record too, where a poll came before it"
-    assert exporter.end() == 0, exporter.log.read_text()
+    # As Ctrl-C in a terminal does.
+    for pid in (serving, *exporter.clients()):
+        os.kill(pid, signal.SIGINT)
+    assert exporter.process.wait(120) == 0, exporter.log.read_text()
     rows = rows_of(exporter.history, "windows")
     assert sum(row["records"] for row in rows if row["topic"] == "orders") == counted
     coverage = rows_of(exporter.history, "coverage")
@@ -108,6 +113,19 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     assert relation["disk_bytes"] == size
     log = exporter.log.read_text()
     assert "poll failed: cluster-unreachable" in log
+    assert "Traceback" not in log
+
+
+def test_an_end_while_history_cannot_be_written_is_in_order(tmp_path: Path, broker: Broker) -> None:
+    """It says what is lost, and exits with 1."""
+    with Exporter(tmp_path, broker.bootstrap) as exporter:
+        until(lambda: exporter.value("topic_liveness_cluster_up") == 1, "a good poll")
+        shutil.rmtree(exporter.history / "spool")
+        (exporter.history / "spool").write_text("in the way")
+        exporter.process.send_signal(signal.SIGTERM)
+        assert exporter.process.wait(60) == 1, exporter.log.read_text()
+        log = exporter.log.read_text()
+    assert "history rows could not be written to" in log
     assert "Traceback" not in log
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
-from exporter.domain.polls.readings import State
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.settings.schema import Settings
 from tests.integration.test_offsets import ours, shell
@@ -21,7 +20,6 @@ from tests.integration.tiering import (
     TIERED,
     Bench,
     TieredBroker,
-    TierTest,
     moments,
     storage_jars,
 )
@@ -72,49 +70,22 @@ def shown(bootstrap: str, topic: str, switches: Sequence[str]) -> dict[str, floa
     return {series: float(value) for series, value in lines}
 
 
-def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) -> None:
-    """With the next record the partition is observed again, and its own time counts; then it goes to the tier too."""
-    bench.create("wakes", config=TIERED | GOES)
-    bench.fill("wakes", moments(2, since=DAY_AGO))
-    tiered.await_tier("wakes", (2, 1))
-    test = TierTest(tiered.bootstrap, "wakes")
-    test.poll()
-    test.sweep()
-    bench.alter("wakes", STAYS)
-    tiered.await_setting("wakes", "local.retention.ms", "-1")
-    woken = float(round(DAY_AGO + 60))
-    bench.fill("wakes", [woken])
-    seen = [test.reading("wakes")]
-    deadline = time.monotonic() + 60
-    while seen[-1].state is State.PENDING and time.monotonic() < deadline:
-        # For a moment the broker may have no MAX_TIMESTAMP for a record that LATEST counts.
-        seen.append(test.reading("wakes"))
-    assert (seen[-1].state, seen[-1].newest) == (State.PRESERVED, woken), seen
-    assert sum(reading.activity.advanced_by for reading in seen) == 1, seen
-    bench.alter("wakes", GOES)
-    tiered.await_tier("wakes", (3, 2))
-    sweeps = [test.sweep()]
-    again = test.reading("wakes")
-    assert (again.state, again.newest) == (State.IDLE_IN_TIER, woken)
-    sweeps.append(test.sweep())
-    # Confirmed by the one that came after a poll that saw it at rest; a second look-up where the broker let one lie.
-    assert sum(sweep.lookups.get("by-time", 0) for sweep in sweeps) in (1, 2)
-
-
 def test_a_newest_time_that_lies_in_the_tier_alone_is_found(tiered: TieredBroker, bench: Bench) -> None:
-    """The local disk holds older times, and MAX_TIMESTAMP gives the newest of those: the sweep fixes it."""
+    """The local disk holds older times, and MAX_TIMESTAMP gives the newest of those: the look-up in the tier fixes it.
+
+    Then it is observed: its newest record is on the broker's own disk.
+    """
     times = moments(10, since=DAY_AGO + 3600)
     bench.create("disordered", config=TIERED | GOES)
     bench.fill("disordered", times)
     tiered.await_tier("disordered", (10, 9))
     bench.alter("disordered", STAYS)
     bench.fill("disordered", [times[0] - 1800])
-    test = TierTest(tiered.bootstrap, "disordered", offsets=False)
-    test.poll()
-    test.sweep()
-    reading = test.reading("disordered")
-    # Not by five minutes after the last advance: no poll has seen one.
-    assert (reading.state, reading.newest, reading.latest) == (State.OBSERVED, times[-1], 11)
+    series = shown(tiered.bootstrap, "disordered", ["staleness"])
+    place = '{kafka_cluster="c",topic="disordered",partition="0"'
+    assert series[f'kafka_topic_partition_state{place},state="observed"}}'] == 1
+    age = time.time() - times[-1]
+    assert age - 60 < series[f"kafka_topic_partition_staleness_seconds{place}}}"] <= age
 
 
 def test_what_is_shown_of_an_idle_partition(tiered: TieredBroker, idle: list[float]) -> None:

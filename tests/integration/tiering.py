@@ -8,20 +8,12 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from exporter.clock import SystemClock
-from exporter.collectors.poller import Poller
-from exporter.collectors.remote_tier import TierSweep, TierWatch
-from exporter.domain.polls.readings import PollFailure, TopicPartition
-from exporter.domain.polls.table import Snapshot
+from exporter.domain.polls.readings import TopicPartition
 from exporter.java import java
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.kafka.poll_source import BrokerPollSource
-from exporter.kafka.process import TIERS, ClientProcess, RemoteClient
-from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
 from tests.demo.broker import KAFKA_VERSION, Broker
 from tests.times import tier_of
-from tests.views import Reading, readings_of
 from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
 
@@ -89,69 +81,12 @@ class TieredBroker(Broker):
                 lambda: tuple(tier_of(client, spec, key).offset for spec in specs) == want, f"{topic}: {want}", seconds
             )
 
-    def await_setting(self, topic: str, name: str, value: str) -> None:
-        """Wait until a topic is treated by a setting: the broker tells of it a moment before it acts by it."""
-        applied = f"Updating topic {topic} with new configuration : "
-
-        def in_force() -> bool:
-            lines = [line for line in self.log.read_text(errors="replace").splitlines() if applied in line]
-            return bool(lines) and f"{name} -> {value}," in lines[-1]
-
-        until(in_force, f"{name} of {topic}")
-
 
 class Bench(Workbench):
     def fill(self, topic: str, times: list[float]) -> None:
         """Write records of a tenth of a segment each."""
         # A batch is never split between segments: with one record each, where segments end is known.
         self.write(((topic, 0, time) for time in times), RECORD, **{"batch.num.messages": "1"})
-
-
-class TierTest:
-    """The exporter's poller and its looks at the tiers, on the topics a test names; the test says when."""
-
-    def __init__(self, bootstrap: str, include: str, *, offsets: bool = True, **properties: str) -> None:
-        given = {"bootstrap.servers": bootstrap, **properties}
-
-        def source() -> KafkaSource:
-            return KafkaSource(given, clock=SystemClock(), include=[include])
-
-        def times() -> closing[KafkaSource]:
-            return closing(source())
-
-        def tiers() -> RemoteClient:
-            process = ClientProcess("test")
-            return RemoteClient(process, TIERS, limit=60, alone=True, properties=given, request_timeout=10)
-
-        self.watch = TierWatch(
-            "test",
-            SystemClock(),
-            interval=300,
-            lookups_per_second=100,
-            specs=(EARLIEST_LOCAL, LATEST_TIERED) if offsets else (),
-            times=times,
-            tiers=tiers,
-        )
-        self._poller = Poller(
-            "test",
-            BrokerPollSource(source(), SystemClock(), metadata_seconds=0),
-            [self.watch],
-            SystemClock(),
-            tier=self.watch,
-        )
-
-    def poll(self) -> Snapshot:
-        """Poll, and insist that the cluster could be asked."""
-        outcome = self._poller.poll()
-        assert not isinstance(outcome, PollFailure), outcome
-        return outcome
-
-    def reading(self, topic: str) -> Reading:
-        """Poll, and return what was learnt of partition 0."""
-        return readings_of(self.poll())[TopicPartition(topic, 0)]
-
-    def sweep(self) -> TierSweep:
-        return self.watch.sweep()
 
 
 def moments(count: int, *, since: float) -> list[float]:

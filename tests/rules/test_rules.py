@@ -153,68 +153,6 @@ def test_alerts_of_topics_and_groups_outlive_a_lost_scrape() -> None:
     assert set(re.findall("TopicLiveness[A-Za-z]+", str(during["exp_samples"]))) == bridged
 
 
-PROD, PAIR, GROUP = ',kafka_cluster="prod"', ',source_cluster="a",target_cluster="b"', ',consumergroup="billing"'
-COPY = ',source_topic="orders",target_topic="orders",partition="0"'
-SEEN = {
-    ("kafka_topic_verdict", f'{PROD},topic="audit",verdict="dead"'): 1,
-    ("kafka_topic_verdict", f'{PROD},topic="late",verdict="suspect"'): 1,
-    ("kafka_topic_silence_seconds", f'{PROD},topic="late"'): 7200,
-    ("kafka_topic_partitions_by_verdict", f'{PROD},topic="orders",verdict="dead"'): 2,
-    ("topic_liveness_held_topics", PROD): 12,
-    ("kafka_consumergroup_members", PROD + GROUP): 1,
-    ("kafka_consumergroup_current_offset_sum", f'{PROD}{GROUP},topic="orders"'): 500,
-    ("kafka_consumergroup_lag_seconds_max", f'{PROD}{GROUP},topic="orders"'): 9_000,
-    ("kafka_consumergroup_lag_seconds_max_error_bound", f'{PROD}{GROUP},topic="orders"'): 60,
-    ("kafka_consumergroup_past_end_records_sum", f'{PROD}{GROUP},topic="orders"'): 400,
-    ("topic_liveness_group_sweeps_total", f'{PROD},outcome="ok"'): 7,
-    ("kafka_replica_state", f'{PAIR}{COPY},state="stopped"'): 1,
-    ("topic_liveness_cluster_up", ',kafka_cluster="away"'): 0,
-    ("topic_liveness_cluster_up", PROD): 1,
-    ("topic_liveness_cluster_changed_timestamp_seconds", PROD): 10_000,
-    ("topic_liveness_partitions", f'{PROD},outcome="no-leader"'): 2,
-    ("topic_liveness_history_last_write_timestamp_seconds", PROD): -9_000,
-    ("topic_liveness_web_config_last_reload_successful", ""): 0,
-    ("topic_liveness_rollup_last_success_timestamp_seconds", ""): -200_000,
-    ("topic_liveness_report_last_success_timestamp_seconds", ""): -700_000,
-    ("topic_liveness_expectations_stale", ""): 1,
-}
-"""What every scrape finds while all is wrong, for as long as anybody looks."""
-
-
-def test_one_lost_scrape_in_five_keeps_no_alert_quiet(tmp_path: Path) -> None:
-    """Each alert that reads what is scraped comes to the end of its ``for``, a day in one case.
-
-    Every sixth minute is looked at, and one look in five is at a lost scrape.
-    """
-    minutes = 26 * 60 + 1
-    series = [
-        {
-            "series": f'{metric}{{job="topic-liveness",instance="a:9797"{labels}}}',
-            "values": " ".join("stale" if minute % 5 == 4 else str(value) for minute in range(minutes)),
-        }
-        for (metric, labels), value in SEEN.items()
-    ]
-    growing = " ".join("stale" if minute % 5 == 4 else str(10 * minute) for minute in range(minutes))
-    labels = f'job="topic-liveness",instance="a:9797"{PROD}{GROUP},topic="orders"'
-    growing_sums = (f"kafka_consumergroup_{metric}_sum" for metric in ("lag", "lost_records"))
-    series += [{"series": f"{name}{{{labels}}}", "values": growing} for name in growing_sums]
-    bridged = {rule["alert"] for rule in RULES if "last_over_time" in reads(rule)} - {"TopicLivenessExporterGone"}
-    moment = {
-        "expr": 'group by (alertname) (ALERTS{alertstate="firing",alertname!="TopicLivenessExporterDown"})',
-        "eval_time": f"{minutes - 1}m",
-        "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(bridged)],
-    }
-    tell(
-        {
-            "rule_files": ["../../dashboards/alerts.yaml"],
-            # A part of half an hour, an offset of a rule: Prometheus 3 finds no value of just five minutes ago.
-            "evaluation_interval": "6m",
-            "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [moment]}],
-        },
-        tmp_path,
-    )
-
-
 def test_labels_of_the_target_survive_every_aggregation() -> None:
     """cluster, namespace and job are in every list of labels that a rule keeps, and in none that it leaves out."""
     for rule in (rule for path in RULE_FILES for rule in rules(path)):
