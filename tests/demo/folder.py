@@ -25,7 +25,7 @@ class DemoFolder:
         self.history = self.path / "history"
         self.logs = self.path / "logs"
         self.broker = self.path / "kafka"
-        self._kept = False
+        self._claimed = self._kept = False
 
     def claim(self) -> None:
         """Create or empty the folder. Raises DemoError where it holds what no demo wrote, or cannot be used."""
@@ -37,6 +37,7 @@ class DemoFolder:
                 )
             if self.path.is_dir():
                 shutil.rmtree(self.path)
+            self._claimed = True
             self.logs.mkdir(parents=True)
             (self.path / MARKER).touch()
         except OSError as problem:
@@ -48,7 +49,9 @@ class DemoFolder:
         self._kept = True
 
     def release(self) -> None:
-        """Remove what is not kept."""
+        """Remove what is not kept; nothing where ``claim`` refused the folder."""
+        if not self._claimed:
+            return
         if self._kept and (log := self.broker / "server.log").exists():
             shutil.move(log, self.logs / "broker.log")
         shutil.rmtree(self.broker if self._kept else self.path, ignore_errors=True)
