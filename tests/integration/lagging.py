@@ -5,50 +5,17 @@ from __future__ import annotations
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
 from confluent_kafka import TopicPartition as Named
 
-from exporter.clock import SystemClock
-from exporter.collectors.consumer_groups import GroupWatch
-from exporter.collectors.time_lags import TimeLags
-from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.readings import TopicPartition
-from exporter.kafka.source import KafkaSource
-from tests.groups import GroupPartition, TimeLag, groups_of
-from tests.integration.watch import Watch
+from tests.groups import GroupPartition
+from tests.integration.sweeping import Swept
 from tests.timelog import Log
 from tests.workbench import QUIET, Workbench
 
 TOLERANCE = 1.0
 
 
-class Exporter:
-    """Polls and sweeps one broker as the exporter does."""
-
-    def __init__(self, bootstrap: str, names: str) -> None:
-        clock = SystemClock()
-        source = KafkaSource({"bootstrap.servers": bootstrap}, clock=clock)
-        lags = TimeLags(clock, source, tolerance=TOLERANCE)
-        self.groups = GroupWatch("test", clock, source, interval=60.0, include=[names], time_lags=lags)
-        self._polls = Watch(bootstrap, [names], sinks=[self.groups])
-
-    def sweep(self) -> GroupSweep:
-        """Poll, sweep, and insist that every group was read."""
-        self._polls.poll()
-        sweep = self.groups.sweep()
-        assert sweep.complete, sweep
-        return sweep
-
-    def position(self, group: str) -> GroupPartition:
-        """Sweep, and return where a group stands in the only partition of the topic of its name."""
-        return groups_of(self.sweep())[group].partitions[TopicPartition(group, 0)]
-
-    def lag(self, group: str) -> TimeLag:
-        """Sweep, and insist that there is a time lag."""
-        position = self.position(group)
-        assert position.time_lag is not None, position
-        return position.time_lag
-
-    def close(self) -> None:
-        self.groups.close()
-        self._polls.source.close()
+def measuring(bootstrap: str, names: str) -> Swept:
+    """Sweeps over topics and groups of these names, with time lags."""
+    return Swept(bootstrap, names, tolerance=TOLERANCE)
 
 
 def read(workbench: Workbench, topic: str, partition: int = 0) -> Log:
@@ -65,3 +32,12 @@ def read(workbench: Workbench, topic: str, partition: int = 0) -> Log:
     ended = None if message is None else message.error()
     assert ended is not None and ended.code() == KafkaError._PARTITION_EOF, ended  # noqa: SLF001 - named so
     return Log(records, high, low)
+
+
+def holds(log: Log, position: GroupPartition, at: float, *, compacted: bool = False) -> None:
+    """Assert that the time lag is true to within its error bound, and that this is as narrow as promised."""
+    truth = log.truth(max(position.committed, log.earliest), compacted=compacted)
+    lag = position.time_lag
+    assert truth is not None and lag is not None, position
+    assert abs(lag.seconds - max(0.0, at - truth / 1000)) <= lag.error_bound + 0.001, position
+    assert 2 * lag.error_bound <= max(TOLERANCE, 0.051 * lag.seconds), position

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.time_lags import TimeLags
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.readings import TopicPartition as Partition
@@ -34,8 +35,10 @@ class Swept:
         *,
         timeout: float = 10.0,
         missed_sweeps: int = 3,
+        tolerance: float | None = None,
         properties: Mapping[str, Any] | None = None,
     ) -> None:
+        """``tolerance``: the seconds to which time lags are measured, where they are."""
         further = properties or {}
         self.source = KafkaSource(
             {"bootstrap.servers": bootstrap, **further}, clock=SystemClock(), request_timeout=timeout
@@ -47,6 +50,7 @@ class Swept:
             interval=60.0,
             include=[topics if groups is None else groups],
             missed_sweeps=missed_sweeps,
+            time_lags=None if tolerance is None else TimeLags(SystemClock(), self.source, tolerance=tolerance),
         )
         self.series = GroupSeries("test")
         self._polls = Watch(bootstrap, [topics], timeout=timeout, sinks=[self.watch], **further)

@@ -19,9 +19,8 @@ from tests.backfill_rows import Run, run_backfill
 from tests.demo.broker import Broker
 from tests.groups import groups_of
 from tests.integration.kafka import Kafka
-from tests.integration.lagging import Exporter, read
+from tests.integration.lagging import holds, measuring, read
 from tests.integration.sweeping import commit
-from tests.integration.test_timelags import holds
 from tests.integration.watch import Watch, seen
 from tests.times import first_since
 from tests.views import readings_of
@@ -120,7 +119,7 @@ def test_backfill_sees_no_silence_in_what_compaction_emptied(
 @pytest.mark.usefixtures("times")
 def test_time_lags_are_true_or_unknown(lingering: Broker, bench: Workbench) -> None:
     """Wherever a group stands in such a log, its time lag is true within its bound, or there is none."""
-    log, exporter = read(bench, CLEANED), Exporter(lingering.bootstrap, f"{CLEANED}.*")
+    log, exporter = read(bench, CLEANED), measuring(lingering.bootstrap, f"{CLEANED}.*")
     for offset in range(0, 145, 6):
         commit(bench.bootstrap, f"{CLEANED}-{offset}", {CLEANED: offset})
     sweep = exporter.sweep()

@@ -13,9 +13,8 @@ from exporter.domain.polls.readings import TopicPartition
 from tests.demo.broker import Broker
 from tests.groups import GroupPartition, TimeLag, groups_of
 from tests.integration.kafka import Kafka
-from tests.integration.lagging import TOLERANCE, Exporter, read
-from tests.integration.sweeping import commit
-from tests.timelog import Log
+from tests.integration.lagging import holds, measuring, read
+from tests.integration.sweeping import Swept, commit
 from tests.workbench import EVERLASTING, Workbench
 
 HOUR = 3600.0
@@ -23,11 +22,11 @@ DAY = 24 * HOUR
 
 
 @pytest.fixture
-def exporter(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Exporter]:
+def exporter(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Swept]:
     """Watches topics and groups whose names begin as that of the test does."""
-    exporter = Exporter(broker.bootstrap, f"{stem(request)}.*")
-    yield exporter
-    exporter.close()
+    swept = measuring(broker.bootstrap, f"{stem(request)}.*")
+    yield swept
+    swept.close()
 
 
 @pytest.fixture
@@ -54,15 +53,6 @@ def write(workbench: Workbench, topic: str, times: Sequence[float]) -> None:
     workbench.write([(topic, 0, seconds) for seconds in times], **small)
 
 
-def holds(log: Log, position: GroupPartition, at: float, *, compacted: bool = False) -> None:
-    """Assert that the time lag is true to within its error bound, and that this is as narrow as promised."""
-    truth = log.truth(max(position.committed, log.earliest), compacted=compacted)
-    lag = position.time_lag
-    assert truth is not None and lag is not None, position
-    assert abs(lag.seconds - max(0.0, at - truth / 1000)) <= lag.error_bound + 0.001, position
-    assert 2 * lag.error_bound <= max(TOLERANCE, 0.051 * lag.seconds), position
-
-
 def rising(count: int, mean: float, *, end: float, seed: int) -> list[float]:
     """Moments at random, ``mean`` seconds apart, the last of them at ``end``."""
     source = random.Random(seed)
@@ -72,7 +62,7 @@ def rising(count: int, mean: float, *, end: float, seed: int) -> list[float]:
     return [end - times[-1] + moment for moment in times]
 
 
-def test_every_kind_of_log(workbench: Workbench, exporter: Exporter, name: str) -> None:
+def test_every_kind_of_log(workbench: Workbench, exporter: Swept, name: str) -> None:
     """Wherever groups stand, in whatever order timestamps are, the lag is that of the records really read.
 
     All in the first sweep of a process that knows nothing: so it is after a restart too.
@@ -104,7 +94,7 @@ def test_every_kind_of_log(workbench: Workbench, exporter: Exporter, name: str) 
     assert "by-time" not in again.lookups, "what has not moved is asked for again"
 
 
-def test_stamped_by_the_broker(workbench: Workbench, exporter: Exporter, name: str) -> None:
+def test_stamped_by_the_broker(workbench: Workbench, exporter: Swept, name: str) -> None:
     """With LogAppendTime, where a batch has one timestamp, every unread record has that of its batch."""
     workbench.create(name, config={**EVERLASTING, "message.timestamp.type": "LogAppendTime"})
     for _ in range(3):
@@ -116,18 +106,27 @@ def test_stamped_by_the_broker(workbench: Workbench, exporter: Exporter, name: s
         holds(log, group.partitions[TopicPartition(name, 0)], group.read_at)
 
 
-def test_transactions(workbench: Workbench, exporter: Exporter, name: str) -> None:
+def test_transactions(workbench: Workbench, exporter: Swept, name: str) -> None:
     """Behind an open transaction the lag is that of its first record; behind a last marker it is the marker's age."""
+
+    def position() -> GroupPartition:
+        return exporter.positions()[name][TopicPartition(name, 0)]
+
+    def lag() -> TimeLag:
+        found = position().time_lag
+        assert found is not None
+        return found
+
     workbench.create(name)
     producer = workbench.write_transaction(name, 0, time.time() - HOUR, name)
     commit(workbench.bootstrap, name, {name: 0})
-    assert exporter.lag(name).seconds == pytest.approx(HOUR, abs=120)
+    assert lag().seconds == pytest.approx(HOUR, abs=120)
     producer.commit_transaction(30)
     commit(workbench.bootstrap, name, {name: 1})
-    workbench.until(lambda: exporter.position(name).lag == 1)
-    assert exporter.lag(name).seconds < 300
+    workbench.until(lambda: position().lag == 1)
+    assert lag().seconds < 300
     commit(workbench.bootstrap, name, {name: 2})
-    assert exporter.lag(name) == TimeLag(0.0, 0.0)
+    assert lag() == TimeLag(0.0, 0.0)
 
 
 def test_every_version_of_brokers(kafka: Kafka) -> None:
@@ -138,7 +137,7 @@ def test_every_version_of_brokers(kafka: Kafka) -> None:
     write(kafka, topic, [now - HOUR + index * 30 for index in range(100)])
     for offset in (0, 33, 99, 100):
         commit(kafka.bootstrap, f"{topic}-{offset}", {topic: offset})
-    exporter = Exporter(kafka.bootstrap, f"{topic}.*")
+    exporter = measuring(kafka.bootstrap, f"{topic}.*")
     sweep, log = exporter.sweep(), read(kafka, topic)
     exporter.close()
     for name, group in groups_of(sweep).items():
