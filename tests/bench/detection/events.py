@@ -62,8 +62,6 @@ def _records(path: Path) -> pd.DataFrame:
         table = pd.read_csv(
             path, header=None, dtype=str, keep_default_na=False, skipinitialspace=True, skip_blank_lines=False
         )
-    except pd.errors.EmptyDataError:
-        return pd.DataFrame(columns=COLUMNS)
     except (OSError, EOFError, zlib.error, ValueError) as error:
         hint = "give --events a CSV file in UTF-8, each line with the columns of the first, plain or as .gz"
         raise EventsError(f"{path} cannot be read: {' '.join(str(error).split())}; {hint}") from error
@@ -73,10 +71,7 @@ def _records(path: Path) -> pd.DataFrame:
     elif len(first) == len(COLUMNS):
         table.columns = pd.Index(COLUMNS)
     else:
-        raise EventsError(
-            f"{path}, line 1: must be a record, as `orders,1704067200`, or name the columns {','.join(COLUMNS)}, "
-            f"separated by commas; got {','.join(first)!r}"
-        )
+        raise EventsError(f"{path}, line 1: must be a record, as `orders,1704067200`, or name {','.join(COLUMNS)}")
     table = table[(table[list(COLUMNS)] != "").any(axis=1)]
     name, moment = table["stream_id"].str.strip(), pd.to_numeric(table["unix_ts"], errors="coerce")
     wrong = table.index[(name == "") | ~moment.between(0, _LATEST, inclusive="left")]
