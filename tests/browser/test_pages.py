@@ -245,6 +245,18 @@ def test_topics_of_several_verdicts_and_of_a_state_are_found(page: Page) -> None
     expect(page.locator("a.row")).to_have_text(["events.003"])
 
 
+def test_of_a_cluster_that_is_not_read_nothing_is_listed(page: Page) -> None:
+    """The page says so; of another one it does not."""
+    not_read = page.get_by_text("Cluster far-away is not read now")
+    for cluster, heading in (("far-away", "0 topics"), ("prod", "123 topics")):
+        page.goto("/topics")
+        page.get_by_label("Cluster").select_option(cluster)
+        page.get_by_role("button", name="Show").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+        expect(page.get_by_label("Cluster")).to_have_value(cluster)
+        assert not_read.is_visible() == (cluster == "far-away")
+
+
 def test_the_first_page_is_renewed_and_keeps_focus_and_scroll(page: Page) -> None:
     """What changed is there after half a minute; the link in focus stays so, and the page where it was scrolled to."""
     page.set_viewport_size({"width": 400, "height": 500})

@@ -55,6 +55,16 @@ def page(tab: Tab, request: pytest.FixtureRequest) -> Iterator[Page]:
     assert complaints == []
 
 
+def test_names_and_evidence_are_text_whatever_they_hold(page: Page) -> None:
+    """Markup in an evidence line is read, not obeyed; the only script is the page's own."""
+    entry = page.locator("#action .entry").filter(has_text="__a.b-c_d__")
+    assert entry.locator(".name").first.inner_text() == "__a.b-c_d__"
+    evidence = 'silent | "forever" `rm` <script>alert(1)</script> [link](http://evil.example) *bold* \ufffd end & done'
+    assert entry.locator(".evidence").inner_text() == evidence
+    assert page.locator("script").count() == 1
+    assert page.locator("main a[href^='http']").count() == 0
+
+
 def test_search_and_filters_leave_what_fits(page: Page) -> None:
     """A word and an owner narrow all lists, closed ones open, and Escape brings everything back."""
     every = page.locator("[data-row]:visible").count()

@@ -98,6 +98,31 @@ def test_a_group_that_left_a_topic_does_not_read_it(workbench: Workbench, protoc
         workbench.delete(topic)
 
 
+def test_a_group_whose_members_share_its_topics_reads_all_of_them(workbench: Workbench) -> None:
+    """One member reads one topic, and another member the other; a partition more than members is read as well."""
+    group = "split"
+    first, second, other = (f"{group}-{name}" for name in ("first", "second", "other"))
+    for topic in (first, second, other):
+        workbench.create(topic, 2)
+    with ExitStack() as running:
+        swept = running.enter_context(sweeping(workbench.bootstrap, f"{group}-.*", ".*"))
+        members = [
+            running.enter_context(subscribed(workbench.bootstrap, group, topic, "classic")) for topic in (first, second)
+        ]
+
+        def assigned() -> bool:
+            for consumer in members:
+                consumer.poll(0.05)
+            sweep = swept.sweep()
+            found = readers(sweep, first, second, other)
+            return found == {first: {group: ASSIGNED}, second: {group: ASSIGNED}, other: {}}
+
+        workbench.until(assigned, seconds=60)
+    forget(workbench, group)
+    for topic in (first, second, other):
+        workbench.delete(topic)
+
+
 @pytest.fixture(scope="module")
 def fresh(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that nobody has asked for a group."""

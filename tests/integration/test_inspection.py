@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
 from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.kafka.log_dirs import LogDirsClient
 from tests.demo.broker import Broker
+from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
-from tests.integration.secured import Properties, Secured
+from tests.integration.secured import Secured
+from tests.views import Inspected, readings_of
+from tests.waiting import until
 
 TOPIC = "inspected"
 
@@ -22,12 +29,6 @@ TOPIC = "inspected"
 def on_disk(broker: Broker, topic: str, partition: int) -> int:
     """The bytes of the log segments in a broker's folder."""
     return sum(path.stat().st_size for path in (broker.folder / "data" / f"{topic}-{partition}").glob("*.log"))
-
-
-def log_sizes(properties: Properties, wanted: Layout) -> LogSizes | Reason:
-    """What broker 1 says."""
-    with closing(LogDirsClient(properties, request_timeout=30)) as client:
-        return client.log_sizes(wanted, 1)
 
 
 def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(brokers: Mapping[str, Broker], cache: Path) -> None:
@@ -39,8 +40,8 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(brokers: Mapping[st
         kafka = Kafka(version, broker.bootstrap)
         kafka.create(TOPIC, 3)
         kafka.write([(TOPIC, number, DAY_AGO) for number in (0, 1) for _ in range(50)], value=b"x" * 700)
-        wanted = Layout.of({TOPIC: [0, 1, 2, 9]})
-        found = log_sizes({"bootstrap.servers": broker.bootstrap}, wanted)
+        with closing(LogDirsClient({"bootstrap.servers": broker.bootstrap}, request_timeout=30)) as client:
+            found = client.log_sizes(Layout.of({TOPIC: [0, 1, 2, 9]}), 1)
         assert isinstance(found, LogSizes), version
         assert found.log.known.tolist() == [True, True, True, False], version
         sizes = [on_disk(broker, TOPIC, number) for number in range(3)]
@@ -53,6 +54,35 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(brokers: Mapping[st
     assert by_tool == dict(enumerate(sizes))
 
 
-def test_without_the_right_the_reason_is_given(secured: Secured) -> None:
-    """DESCRIBE on the cluster is none of the documented rights."""
-    assert log_sizes(secured.by_password(), Layout.of({"orders": [0]})) is Reason.UNAUTHORIZED
+def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
+    """The reasons are counted and logged with the right to grant; what is granted later is shown from then on."""
+    properties = secured.by_password()
+    inspecting = Inspecting("orders", timeout="30s", **properties)
+    inspecting.inspect()
+    assert inspecting.found("orders") == Inspected()
+    failures = inspecting.shown("topic_liveness_inspection_failures_total")
+    assert failures == {f'reason="unauthorized",spec="{LOG_DIRS}"': 1}
+    assert readings_of(inspecting.poll())[TopicPartition("orders", 0)].latest == 1
+    [line] = [line for line in logged_warnings() if "not answered" in line]
+    assert "grant DESCRIBE on the cluster" in line
+    secured.grant("liveness", [(AclOperation.DESCRIBE, "kafka-cluster")], ResourceType.BROKER)
+
+    def granted() -> bool:
+        inspecting.inspect()
+        return inspecting.found("orders").log_bytes is not None
+
+    until(granted)
+    found = inspecting.found("orders")
+    assert found.log_bytes == found.disk_bytes == on_disk(secured.broker, "orders", 0)
+
+
+@pytest.mark.usefixtures("without_kafka_python")
+def test_without_the_extra_one_line_and_all_else(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
+    """kafka-python is not there: a line says how to get it, offsets are read, nothing is inspected."""
+    inspecting = Inspecting("orders", **{"bootstrap.servers": secured.broker.bootstrap})
+    for _ in range(2):
+        inspecting.inspect()
+    assert inspecting.found("orders") == Inspected()
+    assert readings_of(inspecting.poll())[TopicPartition("orders", 0)].latest == 1
+    [line] = [line for line in logged_warnings() if "kafka-python" in line]
+    assert "pip install '.[kafka-python]' in a checkout" in line

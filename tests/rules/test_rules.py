@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.domain.polls.readings import TopicPartition
 from exporter.metrics.catalogue import CATALOGUE
+from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from tests.contract.promql import named
 from tests.grafana import ANNOTATIONS, TARGETS
@@ -206,6 +207,12 @@ def test_counters_of_alerts_are_there_at_0_from_the_start() -> None:
     first = exposed_values(monitor_of(ManualClock()))
     assert len(counters()) > 3
     assert {name: first.get(name) for name in counters()} == {name: {0.0} for name in counters()}
+
+
+def test_groups_that_are_not_read_have_no_counter_of_sweeps() -> None:
+    """Without groups.enabled no sweep is missing: no alert on sweeps can fire."""
+    found = exposed_values(monitor_of(ManualClock(), {"prod": Rhythm(30.0, sweep_seconds=None)}))
+    assert not {"topic_liveness_group_sweeps_total", "topic_liveness_group_list_failures_total"} & set(found)
 
 
 def polled(*, partitions: bool) -> Monitor:
