@@ -92,22 +92,6 @@ def one_good_and_three(broker: Broker, other: Broker) -> list[dict[str, Any]]:
     ]
 
 
-class Pace:
-    """How the polls of a cluster go on from here."""
-
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
-        self._began, self._polls, self._seconds = time.monotonic(), watched.polls(), watched.seconds()
-
-    def assert_on_time(self) -> None:
-        """Insist that polls were done as they were due, each far within the time limit of one call."""
-        polls = self._watched.polls() - self._polls
-        # Behind a cluster that is frozen it would be one in several intervals; a busy machine is late as well.
-        assert polls >= (time.monotonic() - self._began) // INTERVAL // 2 - 1
-        assert polls > 0
-        assert (self._watched.seconds() - self._seconds) / polls < TIMEOUT
-
-
 def rows(history: Path, table: str, name: str) -> list[dict[str, Any]]:
     """Return what the spool has of one cluster."""
     return [row for row in rows_of(history, table) if row["cluster"] == name]
@@ -141,8 +125,7 @@ def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
         until(lambda: locked.polls("authentication-failed") > 0, "the refused password counted")
         until(lambda: closed.polls("cluster-unreachable") > 0, "the closed port counted")
 
-        pace = Pace(good)
-        frozen_at = time.time()
+        frozen_at, polls, seconds = time.time(), good.polls(), good.seconds()
         with frozen(other):
             until(lambda: shaky.polls("cluster-unreachable") > 0, "the frozen cluster counted")
             workbench.write([(TOPIC, 0, time.time())] * 2)
@@ -164,16 +147,18 @@ def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
                 ),
                 "the spool written meanwhile",
             )
-            pace.assert_on_time()
+            # Behind a cluster that is frozen it would be one in several intervals; a busy machine is late as well.
+            polls = good.polls() - polls
+            assert polls >= max(1, (time.time() - frozen_at) // INTERVAL // 2 - 1)
+            assert (good.seconds() - seconds) / polls < TIMEOUT
         elsewhere.write([(TOPIC, 0, time.time())])
         until(lambda: shaky.offset() == 6.0, "the other one back, exact", 120)
 
-        pace, failed = Pace(good), shaky.polls("cluster-unreachable")
+        failed = shaky.polls("cluster-unreachable")
         other.kill()
         until(lambda: shaky.polls("cluster-unreachable") > failed, "the killed cluster counted")
         workbench.write([(TOPIC, 0, time.time())])
         until(lambda: good.offset() == 4.0, "the next advance of the good one")
-        pace.assert_on_time()
         assert good.up()
         assert exporter.end() == 0
         assert "wrong-word" not in exporter.log.read_text()
