@@ -1,24 +1,29 @@
-"""A server that has one answer."""
+"""Servers over HTTP that answer as a test says."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Reply = tuple[int, Mapping[str, str], bytes]
+"""Status, headers and body."""
 
 
 @contextmanager
-def answering(code: int, body: bytes) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
-    """A server with one answer; yields its address and (path, Authorization) of requests."""
-    seen: list[tuple[str, str | None]] = []
+def replying(reply: Callable[[str, Message, bytes], Reply]) -> Iterator[str]:
+    """A server that asks ``reply`` about path, headers and body of each request; yields its address."""
 
     class Answer(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"] or 0))
-            seen.append((self.path, self.headers["Authorization"]))
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
+            status, headers, body = reply(
+                self.path, self.headers, self.rfile.read(int(self.headers["Content-Length"] or 0))
+            )
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
@@ -27,7 +32,20 @@ def answering(code: int, body: bytes) -> Iterator[tuple[str, list[tuple[str, str
         def log_message(self, *_: object) -> None:  # to stderr, else
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", seen
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+@contextmanager
+def answering(code: int, body: bytes) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    """A server with one answer; yields its address and (path, Authorization) of requests."""
+    seen: list[tuple[str, str | None]] = []
+
+    def reply(path: str, headers: Message, _: bytes) -> Reply:
+        seen.append((path, headers["Authorization"]))
+        return code, {}, body
+
+    with replying(reply) as address:
+        yield address, seen

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes
-from email.message import EmailMessage
+from email.message import EmailMessage, Message
 from email.policy import default
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socketserver import TCPServer
 from typing import Any
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from spark_rollups.report.wording import markdown
+from tests.answers import Reply, replying
 from tests.demo.broker import free_port
 
 SECRET = "hunter2-of-this-test"  # noqa: S105 - that it shows nowhere is tested
@@ -114,35 +112,14 @@ class Hook:
 def http_server(hook: Hook) -> Iterator[str]:
     """Serve HTTP; yields the URL of the hook, with a secret in its path."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            hook.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            status, headers, body = hook.answers.pop(0) if hook.answers else (200, {}, "ok")
-            hook.before_answer()
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body.encode())
+    def reply(_path: str, _headers: Message, body: bytes) -> Reply:
+        hook.bodies.append(json.loads(body))
+        status, headers, text = hook.answers.pop(0) if hook.answers else (200, {}, "ok")
+        hook.before_answer()
+        return status, headers, text.encode()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with _serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
-        yield f"http://{address}/services/{SECRET}"
-
-
-@contextmanager
-def _serving(running: TCPServer) -> Iterator[str]:
-    """Serve in a thread; yields ``host:port``."""
-    thread = threading.Thread(target=running.serve_forever, args=(0.05,))
-    with running:
-        thread.start()
-        try:
-            yield f"127.0.0.1:{running.server_address[1]}"
-        finally:
-            running.shutdown()
-            thread.join()
+    with replying(reply) as address:
+        yield f"{address}/services/{SECRET}"
 
 
 @contextmanager

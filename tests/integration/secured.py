@@ -10,11 +10,10 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from email.message import Message
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import trustme
@@ -32,6 +31,7 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from exporter.kafka.msk_iam import AwsIam
+from tests.answers import Reply, replying
 from tests.demo.broker import Broker, free_port
 from tests.integration.watch import Watch, watching
 from tests.waiting import until
@@ -264,27 +264,13 @@ def _exactly(rule: AclBinding) -> AclBindingFilter:
 def token_endpoint() -> Iterator[str]:
     """Serve tokens for ``liveness`` to who knows the secret, as an identity provider does; yield the address."""
 
-    class Endpoint(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            known = f"Basic {b64encode(f'liveness:{SECRET}'.encode()).decode()}"
-            good = self.headers.get("Authorization") == known
-            body = json.dumps({"access_token": unsigned_token()} if good else {"error": "invalid_client"}).encode()
-            self.send_response(200 if good else 401)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def reply(_path: str, headers: Message, _body: bytes) -> Reply:
+        good = headers["Authorization"] == f"Basic {b64encode(f'liveness:{SECRET}'.encode()).decode()}"
+        body = json.dumps({"access_token": unsigned_token()} if good else {"error": "invalid_client"}).encode()
+        return 200 if good else 401, {"Content-Type": "application/json"}, body
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/token"
-        finally:
-            server.shutdown()
+    with replying(reply) as address:
+        yield f"{address}/token"
 
 
 def unsigned_token() -> str:

@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.answers import Reply, replying
 from tests.grafana import ANNOTATIONS, TARGETS
 from tests.plain_http import get
 from tests.programs import PATIENCE_SECONDS, program, running
@@ -44,35 +45,21 @@ class Target:
         """Whether scrapes fail."""
         self.alerts: list[dict[str, Any]] = []
         self._changed = threading.Condition()
-        target = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(503 if target.broken else 200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.end_headers()
-                self.wfile.write(target.exposition.encode())
-
-            def do_POST(self) -> None:
-                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with target._changed:
-                    target.alerts.extend({**alert, "receiver": message["receiver"]} for alert in message["alerts"])
-                    target._changed.notify_all()
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
+        self._serving = ExitStack()
+        self.address = self._serving.enter_context(replying(self._reply)).removeprefix("http://")
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._serving.close()
+
+    def _reply(self, _path: str, _headers: Message, body: bytes) -> Reply:
+        if not body:  # a scrape
+            kind = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+            return 503 if self.broken else 200, kind, self.exposition.encode()
+        message = json.loads(body)
+        with self._changed:
+            self.alerts.extend({**alert, "receiver": message["receiver"]} for alert in message["alerts"])
+            self._changed.notify_all()
+        return 200, {}, b""
 
     def wait_for_alert(self, name: str, status: str, **labels: str) -> dict[str, Any]:
         """Wait for an alert of that name, status and labels; each is returned once."""
