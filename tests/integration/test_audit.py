@@ -243,7 +243,7 @@ def slowly(fleet: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_ctrl_c_prints_what_is_known(slowly: subprocess.Popen[str]) -> None:
     """The last records and readers of all topics are printed; those not looked back at are unknown, and say why."""
-    time.sleep(15)
+    time.sleep(25)
     slowly.send_signal(signal.SIGINT)
     out, errors = slowly.communicate(timeout=60)
     assert slowly.returncode == 130, errors
