@@ -15,7 +15,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.kafka.log_dirs import LogDirsClient
-from tests.demo.broker import Broker
+from tests.demo.broker import KAFKA_VERSION, Broker
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
@@ -36,6 +36,7 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(brokers: Mapping[st
 
     A partition that is not there costs itself alone.
     """
+    sizes = list[int]()
     for version, broker in brokers.items():
         kafka = Kafka(version, broker.bootstrap)
         kafka.create(TOPIC, 3)
@@ -47,7 +48,7 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(brokers: Mapping[st
         sizes = [on_disk(broker, TOPIC, number) for number in range(3)]
         assert found.log.value.tolist()[:3] == sizes and min(sizes) == 0 < max(sizes), version
         assert found.missing is Reason.MISSING_ANSWER
-    options = ("--bootstrap-server", kafka.bootstrap, "--describe", "--topic-list", TOPIC)
+    options = ("--bootstrap-server", brokers[KAFKA_VERSION].bootstrap, "--describe", "--topic-list", TOPIC)
     printed = kafka_tool(cache, "org.apache.kafka.tools.LogDirsCommand", *options).stdout
     [listing] = json.loads(printed.splitlines()[-1])["brokers"]
     by_tool = {row["partition"]: row["size"] for folder in listing["logDirs"] for row in folder["partitions"]}
