@@ -92,7 +92,7 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
     They are as of the first row's moment.
     """
     target = history / "published" / "expectations-1"
-    target.mkdir(parents=True)
+    target.mkdir(parents=True, exist_ok=True)
     records: list[Mapping[str, Any]] = []
     for row in rows:
         times = {
@@ -106,4 +106,4 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
     if "weekly_scores" in further:
         schema = schema.append(pa.field("weekly_scores", pa.list_(pa.float64())))
     pq.write_table(pa.Table.from_pylist(records, schema), target / "part-0.parquet")
-    point_to(target, rows[0].as_of)
+    point_to(target, rows[0].as_of if rows else MONDAY)

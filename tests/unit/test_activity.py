@@ -25,26 +25,11 @@ from exporter.domain.polls.table import Table
 from exporter.domain.verdicts import Expectation
 from tests.lookup_answers import Answer, answers_of
 from tests.snapshots import silence_of
+from tests.unit.expectations import by_wall
 from tests.views import Activity, Reading, activity_of, union
 
 HOUR = 3600.0
-PROMISE = Expectation(
-    cluster="c",
-    topic="orders",
-    topic_id="id-1",
-    partition=0,
-    as_of=0.0,
-    end_offset=10,
-    last_advance=500.0,
-    verdict="live",
-    evidence="",
-    rule="k-largest-silence",
-    slot_seconds=HOUR,
-    max_silence_seconds=5 * HOUR,
-    suspect_silence_seconds=4 * HOUR,
-    suspect_score=1.5,
-    dead_score=2.0,
-)
+PROMISE = by_wall(as_of=0.0, last_advance=500.0)
 
 
 class Sighting(NamedTuple):

@@ -64,15 +64,6 @@ def test_every_answer_is_as_the_document_says(operation: str, server: WebServer)
     ask()
 
 
-@pytest.mark.parametrize("path", ["explain/prod/orders", "explain/prod/orders/1", "explain/prod/lost/0", "clusters"])
-def test_what_is_known_is_as_the_document_says(client: httpx.Client, path: str) -> None:
-    """Answers that chance does not find."""
-    operation = {"explain/prod/orders": "/api/v1/explain/{cluster}/{topic}", "clusters": "/api/v1/clusters"}.get(
-        path, "/api/v1/explain/{cluster}/{topic}/{partition}"
-    )
-    schema[operation]["GET"].validate_response(client.get(path))
-
-
 BROKEN: Any = object()
 """Pages that cannot be made."""
 

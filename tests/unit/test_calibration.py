@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from exporter.domain.scoring.calibration import (
     PARTITION,
@@ -18,7 +17,6 @@ from exporter.domain.scoring.calibration import (
     calibrations,
     poisson_interval,
 )
-from exporter.domain.scoring.thresholds import fit
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0
 NOW = 2900
@@ -132,20 +130,6 @@ def test_repaired_outages_do_not_make_a_fleet_blind() -> None:
     passed = sum(score > found.threshold.dead for *_, score in broken)
     assert passed > 0.6 * len(broken) and found.outages_alarmed == pytest.approx(passed, rel=0.1)
     assert found.false_alarms < undisturbed.false_alarms + 20
-
-
-@pytest.mark.parametrize("outages_a_year", [0.5, 1, 2, 5, 10])
-def test_a_fleet_with_many_outages_has_about_the_threshold_of_one_without(outages_a_year: float) -> None:
-    """Of 375 topics over half a year, also where nine of ten unusual silences are outages: below 4 in place of 3.05."""
-    topic_weeks = 375 * 26
-
-    def quantiles(count: int, scale: float) -> NDArray[np.float64]:
-        return 2.0 - scale * np.log((np.arange(count) + 0.5) / count)
-
-    pauses, outages = quantiles(146, 0.38), quantiles(round(topic_weeks * outages_a_year / 52), 4.0)
-    calm, broken = (fit(scores, topic_weeks).threshold(0.001) for scores in (pauses, np.append(pauses, outages)))
-    assert calm == pytest.approx(3.05)
-    assert calm <= broken < 4.0
 
 
 def test_only_what_had_ended_before_a_week_makes_its_thresholds() -> None:

@@ -20,7 +20,7 @@ import trustme
 from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.doctor import cluster, host
-from exporter.doctor.examination import connection, examine, exit_code
+from exporter.doctor.examination import examine, exit_code
 from exporter.doctor.findings import Finding, Severity, call_within, write
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.factory.monitor import make_monitor
@@ -165,16 +165,6 @@ def test_a_web_port_in_use_by_the_exporter_is_ok(tmp_path: Path, web: str, monke
     assert (found.severity, found.what) == (Severity.OK, f"an exporter is serving on {given.web.listen}")
 
 
-def test_where_clients_need_a_certificate_doctor_cannot_tell_who_uses_the_web_port(tmp_path: Path) -> None:
-    """It has none, so it is a note."""
-    web = f"{TLS}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.pem}}"
-    with serving(tmp_path, web) as given:
-        [found] = host.web(given, STILL)
-    assert found.severity is Severity.NOTE
-    assert "the port is in use, and whether by an exporter is not known: clients need a certificate" in found.what
-    assert found.fix is not None and found.fix.startswith("`ss -ltnp")
-
-
 @pytest.mark.parametrize(
     "said",
     [
@@ -213,20 +203,6 @@ def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> 
     assert (found.severity, found.what) == (Severity.ERROR, f"web.config_file: {web}:1 is not valid YAML")
 
 
-def test_what_rollups_here_would_run_with_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The java, or that there is none, for rollups may run on another host.
-
-    The page of operations shows the first in the same words, with another path.
-    """
-    [found] = host.rollup(settings(tmp_path), STILL)
-    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
-    assert re.sub(r"\(.*\)", "(/usr/bin/java)", found.what) in page
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert [(one.severity, one.what) for one in host.rollup(settings(tmp_path), STILL)] == [
-        (Severity.NOTE, f"no java in JAVA_HOME={tmp_path}")
-    ]
-
-
 def test_a_call_that_hangs_costs_itself_only() -> None:
     """The other calls return their results, and nothing waits longer than the limit."""
     never = threading.Event()
@@ -257,18 +233,6 @@ def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monke
         "report it as a bug",
     )
     assert well.severity is Severity.OK
-
-
-@pytest.mark.parametrize(
-    ("more", "protocol"),
-    [("", "PLAINTEXT"), ("security.protocol: ssl", "SSL"), ("}, aws_msk_iam: {region: eu-central-1", "SASL_SSL")],
-)
-def test_a_connection_is_told_with_the_protocol_that_it_goes_by(tmp_path: Path, more: str, protocol: str) -> None:
-    """That of Amazon MSK with IAM is not in the configuration."""
-    (tmp_path / "c.yaml").write_text(f"clusters: [{{name: a, kafka: {{bootstrap.servers: 'h:1', {more}}}}}]")
-    [cluster] = load_settings(tmp_path / "c.yaml", None, {}).clusters
-    metadata = snapshot_of({}, taken_at=NOW, max_timestamp_supported={}).metadata
-    assert connection(cluster, metadata).what.endswith(f", by {protocol}")
 
 
 def test_a_partition_without_a_newest_timestamp_has_a_line_of_its_own() -> None:

@@ -104,11 +104,6 @@ def test_within_a_second_it_is_made_once() -> None:
     assert b"gathered_total 4.0" in gathered(), "a clock that goes back keeps nothing"
 
 
-def test_a_family_without_samples_is_left_out() -> None:
-    """A header alone would say that there is something."""
-    assert b"lines" not in b"".join(made(ManualClock(), []).pieces())
-
-
 Topics = dict[str, int]
 """The value of each topic, with two variants each; a negative one is unknown."""
 

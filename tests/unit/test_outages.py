@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -26,14 +26,13 @@ def begin(week: int) -> datetime:
     return NOW - timedelta(weeks=week, days=-1)
 
 
-@pytest.fixture(scope="module")
-def maxima() -> pa.Table:
-    """Quiet topics of two partitions each, and one a week that was out for six hours, with both."""
+def maxima_of(is_out: Callable[[int, int], bool]) -> pa.Table:
+    """Topics of two partitions each, quiet but for the weeks in which one is out for six hours, with both."""
     rows = []
     for week in range(1, WEEKS + 1):
         monday = (NOW - timedelta(weeks=week)).date()
         for topic in range(TOPICS):
-            out = topic == week % OUT
+            out = is_out(week, topic)
             when = (begin(week), begin(week), begin(week) + timedelta(hours=6)) if out else (None, None, None)
             rows += [
                 {
@@ -49,6 +48,12 @@ def maxima() -> pa.Table:
                 for partition in (None, 0, 1)
             ]
     return pa.Table.from_pylist(rows, schema=arrow_schema(MAXIMA))
+
+
+@pytest.fixture(scope="module")
+def maxima() -> pa.Table:
+    """One topic a week was out."""
+    return maxima_of(lambda week, topic: topic == week % OUT)
 
 
 def of_topics(maxima: pa.Table, outages: Sequence[Outage] = (), overrides: Sequence[TopicOverride] = ()) -> Calibration:
@@ -108,38 +113,14 @@ TOGETHER = 14
 """So many topics fell silent at one moment: more than 5, and more than 4 % of all."""
 
 
-def incident(also: int = 0) -> pa.Table:
-    """Quiet topics, of which some were silent together on one Tuesday, and the first of these also on the Friday."""
-    rows = []
-    for week in range(1, WEEKS + 1):
-        monday = (NOW - timedelta(weeks=week)).date()
-        for topic in range(TOPICS):
-            whole = {"cluster": "prod", "topic": f"orders.{topic}", "kind": TOPIC, "week": monday}
-            rows.append({**whole, "week_ended": monday, "score": 0.5})
-            if week == 3 and topic < TOGETHER:
-                out = {"overdue": begin(3), "silent_from": begin(3), "silent_until": begin(3) + timedelta(hours=6)}
-                rows.append({**whole, "week_ended": monday, "score": 9.0, **out})
-            if week == 3 and topic < also:
-                out = {name: when + timedelta(days=3) for name, when in out.items()}
-                rows.append({**whole, "week_ended": monday + timedelta(weeks=1), "score": 9.0, **out})
-    return pa.Table.from_pylist(rows, schema=arrow_schema(MAXIMA))
-
-
 @pytest.mark.parametrize("labelled", [0, 1, 5, 9, TOGETHER])
 def test_whatever_part_of_an_incident_is_labelled_the_rest_stays_one(labelled: int) -> None:
     """Five topics that nobody labelled are too few for an incident, and would count as false alarms.
 
     The labelled ones were held, so they are no outages that the thresholds should have called dead.
     """
-    several, nobody = incident(), of_topics(incident())
+    several = maxima_of(lambda week, topic: week == 3 and topic < TOGETHER)
+    nobody = of_topics(several)
     assert (nobody.alarms, nobody.outages, nobody.judged_topic_weeks) == (0, 0, WEEKS * TOPICS - TOGETHER)
     counted = of_topics(several, [outage(3, rf"orders\.{topic}") for topic in range(labelled)])
     assert counted == nobody
-
-
-@pytest.mark.parametrize("labelled", [0, 5, 9, TOGETHER])
-def test_a_label_in_the_same_week_takes_nothing_from_an_incident(labelled: int) -> None:
-    """Topics were out on Tuesday, and fell silent together on Friday: nobody labelled that, and it is one incident."""
-    several = incident(also=TOGETHER)
-    counted = of_topics(several, [outage(3, rf"orders\.{topic}") for topic in range(labelled)])
-    assert counted == of_topics(several)

@@ -40,15 +40,6 @@ class Polled:
         return self.collected.snapshots[-1]
 
 
-def test_one_failing_partition_costs_only_itself() -> None:
-    """Its reading says why; the other is exact."""
-    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}, failures={A: Answer(reason=Reason.LEADER_UNREACHABLE)})
-    readings = Polled(source).poll()
-    assert (readings[A].state, readings[A].reason) == (State.UNREADABLE, Reason.LEADER_UNREACHABLE)
-    assert (readings[A].latest, readings[A].newest) == (None, None)
-    assert (readings[B].state, readings[B].latest) == (State.OBSERVED, 5)
-
-
 def test_a_partition_that_cannot_be_read_keeps_what_it_was() -> None:
     """The last reading of its offsets goes along for as long as none is made, not into another topic of its name."""
     polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}))

@@ -6,65 +6,27 @@ import json
 import os
 import random
 import re
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.verdicts import Expectation
 from exporter.history.published import Expectations, Published
 from tests.damage import DAMAGED, damage
 from tests.pointer import point_to
+from tests.unit.expectations import MONDAY, by_clock, by_wall
+from tests.unit.expectations import publish as write
 
-MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ROW = by_wall(partition=3, last_advance=None)
 
 
-def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -> None:
-    """Write an expectation for each element of ``profile``, or one, and the pointer to them, as the rollup does."""
-    target = history / "published" / "expectations-1"
-    target.mkdir(parents=True, exist_ok=True)
-    row = {
-        "cluster": "c",
-        "topic": "orders",
-        "topic_id": "id",
-        "partition": 3,
-        "as_of": MOMENT,
-        "end_offset": 10,
-        "last_advance": None,
-        "verdict": "live",
-        "evidence": "e",
-        "rule": "k-largest-silence",
-        "slot_seconds": 3600.0,
-        "max_silence_seconds": 7200.0,
-        "suspect_silence_seconds": 5400.0,
-        "suspect_score": 1.5,
-        "dead_score": 2.0,
-        "profile": None,
-        "clock_step": None,
-        "log_mean": None,
-        "log_spread": None,
-        "schema_version": 1,
-    }
-    schema = pa.Table.from_pylist([row]).schema.set(6, pa.field("last_advance", pa.timestamp("us", tz="UTC")))
-    rows = [{**row, "partition": 3 + number} for number in range(1 if profile is None else len(profile))]
-    table = pa.Table.from_pylist(rows, schema)
-    if profile is not None:
-        place = schema.get_field_index("profile")
-        table = table.set_column(place, "profile", profile)
-    pq.write_table(table, target / "part-0.parquet", row_group_size=2)
-    content: dict[str, object] = {
-        "published_at": "2026-03-01T12:01:00Z",
-        "thresholds": {"topic": 2.0, "partition": 2.0},
-        "false_alarms": {
-            "topic": {"promised": 0.5, "realised": 0.0},
-            "partition": {"promised": None, "realised": None},
-        },
-        **pointer,
-    }
-    point_to(target, MOMENT.timestamp(), **content)
+def publish(history: Path, *rows: Expectation, **pointer: object) -> None:
+    """Write expectations and the pointer to them, with other content."""
+    write(history, *rows)
+    false_alarms = {"topic": {"promised": 0.5, "realised": 0.0}, "partition": {"promised": None, "realised": None}}
+    content = {"thresholds": {"topic": 2.0, "partition": 2.0}, "false_alarms": false_alarms, **pointer}
+    point_to(history / "published" / "expectations-1", MONDAY, **content)
 
 
 def loaded(history: Path) -> tuple[Expectations, Published]:
@@ -84,11 +46,11 @@ def test_nothing_published_is_not_a_problem(tmp_path: Path) -> None:
 
 def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) -> None:
     """Times become Unix seconds and what is not known stays None."""
-    publish(tmp_path)
+    publish(tmp_path, ROW)
     expectations, published = loaded(tmp_path)
-    row = published.rows["c", "orders", 3]
-    assert (row.as_of, row.last_advance, row.end_offset) == (MOMENT.timestamp(), None, 10)
-    assert published.as_of == MOMENT.timestamp()
+    row = published.rows["prod", "orders", 3]
+    assert (row.as_of, row.last_advance, row.end_offset) == (MONDAY, None, 10)
+    assert published.as_of == MONDAY
     assert published.false_alarms == {("topic", "promised"): 0.5, ("topic", "realised"): 0.0}
     assert published.past_alarms == {}, "a rollup of an earlier release counts none"
     assert not expectations.refresh(), "an unchanged pointer is not read again"
@@ -109,9 +71,9 @@ def test_an_unusable_set_is_named_and_the_last_good_one_stays(
     tmp_path: Path, pointer: dict[str, object], message: str
 ) -> None:
     """The problem names file, rule and value; what was read before stays in force."""
-    publish(tmp_path)
+    publish(tmp_path, ROW)
     expectations, published = loaded(tmp_path)
-    publish(tmp_path, **pointer)
+    publish(tmp_path, ROW, **pointer)
     assert not expectations.refresh()
     assert re.search(message, expectations.problem or "")
     assert expectations.published is published
@@ -122,7 +84,7 @@ def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each kind of damage is said once, in a line, and over with the next good pointer."""
-    publish(tmp_path)
+    publish(tmp_path, ROW)
     expectations, good = loaded(tmp_path)
     damage(tmp_path / "published" / "current.json", how)
     assert [expectations.refresh(), expectations.refresh()] == [False, False]
@@ -131,7 +93,7 @@ def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
     assert expectations.problem is not None and expectations.problem in message
     assert message.isprintable() and len(message) < 1_000
     (tmp_path / "published" / "current.json").unlink()
-    publish(tmp_path, rows=1)
+    publish(tmp_path, ROW, rows=1)
     assert expectations.refresh()
     assert expectations.problem is None
 
@@ -139,12 +101,10 @@ def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
 def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -> None:
     """Of five rows in the file one is whole: that one is promised, the others are counted by their fault."""
     whole = [0.5] * 168
-    rows = [[0.5] * 167, [*whole[:-1], None], whole, [*whole[:-1], -0.1], []]
-    publish(tmp_path, pa.array(rows, pa.list_(pa.float32())))
+    profiles = [[0.5] * 167, [*whole[:-1], None], whole, [*whole[:-1], -0.1], []]
+    publish(tmp_path, *(by_clock(each, partition=number) for number, each in enumerate(profiles)))  # type: ignore[arg-type]
     _, published = loaded(tmp_path)
-    fields = {"max_silence_seconds": None, "suspect_silence_seconds": None}
-    fields |= {"clock_step": 0.5, "log_mean": 0.0, "log_spread": 1.0}  # type: ignore[dict-item]
-    promises = ExpectationSet(replace(row, **fields) for row in published.rows.values())  # type: ignore[arg-type]
+    promises = ExpectationSet(published.rows.values())
     assert promises.faults == {
         "profile must hold 168 rates": 2,
         "profile must hold rates that are not negative and not all 0": 2,
@@ -153,7 +113,7 @@ def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -
 
 def test_every_change_of_what_is_published_is_noticed(tmp_path: Path) -> None:
     """Of 600 sets with bits flipped, cut off or put in, none is read as other values: the last good one stays."""
-    publish(tmp_path)
+    publish(tmp_path, ROW)
     paths = [tmp_path / "published" / "current.json", tmp_path / "published" / "expectations-1" / "part-0.parquet"]
     whole, drawn = [path.read_bytes() for path in paths], random.Random(17)
     for number in range(600):
@@ -214,6 +174,6 @@ def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
 
 def test_a_set_without_rows_is_a_set(tmp_path: Path) -> None:
     """A fleet of which nothing is known yet promises nothing, and is no problem."""
-    publish(tmp_path, pa.array([], pa.list_(pa.float32())))
+    publish(tmp_path)
     _, published = loaded(tmp_path)
     assert (len(published.rows), ExpectationSet(published.rows).faults) == (0, {})

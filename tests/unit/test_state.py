@@ -58,22 +58,15 @@ SWEEP = sweep_of(
 def promise(topic: str, partition: int | None, limit: float | None, last_advance: float | None) -> Expectation:
     """Return what the rollup published an hour before the first poll: dead where it was so then."""
     dead = limit is not None and last_advance is not None and NOW - HOUR - last_advance > limit
-    return Expectation(
-        cluster="prod",
+    return by_wall(
         topic=topic,
-        topic_id="id-1",
         partition=partition,
         as_of=NOW - HOUR,
         end_offset=40,
         last_advance=last_advance,
         verdict="dead" if dead else "live",
-        evidence="",
-        rule="k-largest-silence",
-        slot_seconds=HOUR,
         max_silence_seconds=limit,
         suspect_silence_seconds=None if limit is None else 0.8 * limit,
-        suspect_score=1.5,
-        dead_score=2.0,
     )
 
 

@@ -108,24 +108,6 @@ def test_a_mass_death_is_no_health(
         assert "<h1>12 topics are held: 1 incident</h1>" in get(url, timeout=20).text
 
 
-def test_an_incident_as_of_the_rollup_is_listed_from_its_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One item for all that it held; what is held because nobody could look is none."""
-    held = [
-        by_wall(topic=topic, partition=number, verdict="held", incident="2026-03-01T10:00Z", as_of=time.time())
-        for topic in ("bills", "orders")
-        for number in (None, 0)
-    ]
-    alone = by_wall(topic="refunds", partition=None, verdict="held", as_of=time.time())
-    publish(tmp_path, *held, alone)
-    assert run(["status", "--history", str(tmp_path)]) == 1
-    [row] = capsys.readouterr().out.splitlines()[2:]
-    assert row.split()[:4] == ["prod", "2", "topics", "incident"]
-    assert row.endswith("2 topics held together, incident 2026-03-01T10:00Z (bills, orders)")
-    assert run(["status", "--history", str(tmp_path), "--format", "nagios"]) == 2
-
-
 @pytest.mark.parametrize(("age", "code", "line"), [(HOUR, 0, "OK: "), (30 * DAY, 3, "UNKNOWN: ")])
 def test_verdicts_of_long_ago_are_not_taken_for_health(
     age: float, code: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -244,9 +226,7 @@ def test_a_protected_exporter_is_asked(
         ([*CA, *PAIR], "answers 401 Unauthorized; give --username and --password-file"),
         ([*CA, *PAIR, "--username", "nagios", "--password-file", "wrong"], "answers 401 Unauthorized"),
         ([*CA, *PAIR, "--username", "nagios", "--password-file", "empty"], "--password-file: the file empty is empty"),
-        ([*CA, *PAIR, "--username", "nagios"], "--username and --password-file must be given together"),
         ([*CA, "--key-file", "client.key"], "--key-file must be given with --cert-file"),
-        ([*CA, "--cert-file", "gone.crt"], "--cert-file: the file gone.crt does not exist"),
         ([*CA, "--cert-file", "client.crt", "--key-file", "server.key"], "cannot be used: KEY_VALUES_MISMATCH"),
         (["--ca-file", "password"], "--ca-file, --cert-file or --key-file cannot be used: "),
     ],
@@ -285,23 +265,3 @@ def test_what_is_no_exporter_is_unknown(
     with answering(code, body) as (address, _):
         assert run(["status", "--url", address]) == 2
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("host", "by_proxy"),
-    [
-        ("exporter.invalid", True),
-        ("localhost", False),
-        ("127.1.2.3", False),
-        ("[::1]", False),
-    ],
-)
-def test_an_exporter_on_this_host_is_asked_through_no_proxy(
-    host: str, by_proxy: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A proxy that the environment names would ask its own loopback; any other host is asked through it."""
-    with answering(200, b"<html>") as (proxy, _):
-        monkeypatch.setenv("http_proxy", proxy)
-        monkeypatch.setenv("no_proxy", "")
-        assert run(["status", "--url", f"http://{host}:1"]) == 2
-    assert ("cannot be asked: Expecting value" in capsys.readouterr().err) == by_proxy
