@@ -122,7 +122,8 @@ def test_a_clock_that_is_set_changes_no_silence(step: float, caplog: pytest.LogC
     silence = silence_of(polled.poll()[A], None)
     assert silence is not None
     assert (silence.until, silence.until - silence.since) == (polled.clock.now(), 60.0)
-    assert [snapshot.clock_set for snapshot in polled.collected.snapshots] == [0.0, 0.0, step]
+    polled.poll()
+    assert [snapshot.clock_set for snapshot in polled.collected.snapshots] == [0.0, 0.0, step, 0.0]
     assert f"set {'forward' if step > 0 else 'back'} by {duration(abs(step))}:" in caplog.text
 
 

@@ -194,6 +194,16 @@ def test_the_inventory_is_listed_anew_each_day_and_not_for_what_passes(bench: Be
     ] * 2
 
 
+def test_a_partition_unreadable_when_listed_is_listed_again_once_read(bench: Bench) -> None:
+    """The inventory says where it stands as soon as that is known, not a day later."""
+    bench.source.failures[IDLE] = Answer(reason=Reason.NOT_LEADER)
+    bench.poll()
+    bench.source.failures.clear()
+    bench.polls(*[0] * 3)
+    states = [(row["state"], row["latest_offset"]) for row in bench.rows("inventory") if row["topic"] == "idle"]
+    assert states == [("unreadable", None), ("observed", 5)]
+
+
 def test_an_unwritable_spool_keeps_the_rows_and_writes_them_later(bench: Bench) -> None:
     """Nothing is lost while the folder cannot be written; a flush that leaves rows behind is an error."""
     bench.poll(gained=1)
@@ -253,6 +263,11 @@ def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.
     assert spool.shrink(0) == {"c": 1}
     assert list_finished_files(spool.folder) == []
     assert "1 of coverage, 1 of inventory, 1 of windows; 1 windows were in them" in caplog.text
+    bench.polls(*[0] * 12)
+    ingest(bench)
+    caplog.clear()
+    assert spool.shrink(0) == {}
+    assert (list_finished_files(spool.folder), caplog.text) == ([], ""), "nothing is lost with what Spark has taken in"
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -319,6 +334,14 @@ def test_an_internal_error_costs_one_window(
     bench.flush()
     assert starts(bench.rows("windows")) == starts(bench.rows("coverage")) == [1_000_200.0, 1_000_500.0]
     assert bench.records() == 17
+
+
+def test_windows_lost_to_an_error_at_shutdown_are_reported(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code of `serve` comes from it."""
+    bench.polls(0, 1)
+    monkeypatch.delattr("exporter.history.windows.OpenWindow.rows")
+    with pytest.raises(HistoryError, match="1 windows were lost to an internal error"):
+        bench.flush()
 
 
 def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(bench: Bench) -> None:

@@ -23,7 +23,7 @@ from exporter.domain.groups.time_lag import (
     are_still_narrow,
     are_trailing,
 )
-from exporter.domain.groups.time_points import POINTS_PER_PARTITION, Points
+from exporter.domain.groups.time_points import NOWHERE, POINTS_PER_PARTITION, Points
 from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from tests.groups import Group, GroupPartition, positions_of
 from tests.timelog import Log
@@ -73,6 +73,14 @@ class Known:
             )
         )
         return list(disproved.tolist())
+
+    def up_to(self, offset: int) -> tuple[int, int, int] | None:
+        """The last record known at or before an offset, with what it proves."""
+        row, points = np.array([0]), self.points
+        place = points.record_before(row, points.place(row, np.array([offset])))[0]
+        if place == NOWHERE:
+            return None
+        return int(points.offset[place]), int(points.target[place]), int(points.timestamp[place])
 
 
 def search_offsets(
@@ -334,6 +342,28 @@ def test_the_end_of_an_earlier_look_is_no_bound_in_a_compacted_topic(committed: 
     known.add((0, 0, NOW - 40 * DAY), (60, NOW - 40 * DAY + 1, None))
     found = search_offsets(log, known, [committed], compacted=True)[committed].found
     assert found == TimestampRange(NOW - 60_000, NOW - 60_000)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_an_answer_that_contradicts_what_was_proved_wins(steps: int) -> None:
+    """Where records were removed between two answers, also of one step, the last one stands and the others go."""
+    known = Known()
+    assert known.add((100, 5000, 6000)) == []
+    points = [(200, 9000, 9500), (300, 5500, 9900)]
+    found = [known.add(*points)] if steps == 1 else [known.add(point) for point in points]
+    assert found == [[]] * (steps - 1) + [[0]]
+    assert known.up_to(250) is None
+    assert known.up_to(300) == (300, 5500, 9900)
+
+
+def test_a_contradiction_costs_its_partition_alone() -> None:
+    """What is known of the others stays, and their answers of the same step are kept."""
+    known = Known()
+    known.add((100, 5000, 6000))
+    known.add((100, 5000, 6000), row=1)
+    known.add((300, 5500, 9900), row=1)
+    assert known.up_to(250) == (100, 5000, 6000)
+    assert known.points.offset.tolist() == [100, 300]
 
 
 @pytest.mark.parametrize(
