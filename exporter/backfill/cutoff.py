@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.history.stream_rows import FirstPolls, StreamRows
 from exporter.domain.polls.activity import Circumstances, states_of
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, are_uncompacted
@@ -20,6 +19,12 @@ from exporter.domain.ports import Clock, Extents, OffsetSource
 from exporter.kafka.newest_timestamps import look_up_newest
 
 HOUR = 3600
+
+Stream: TypeAlias = tuple[str, str | None, int]
+"""Name and id of a topic, and the number of a partition. A topic that was created again has another id."""
+
+FirstPolls: TypeAlias = Mapping[Stream, tuple[int, float]]
+"""The first poll of each stream that is polled: the end offset that it found, and its time in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +67,11 @@ class Batch:
         return len(self.layout)
 
     @property
-    def streams(self) -> StreamRows:
+    def streams(self) -> Sequence[Stream]:
         """The partitions under their topic ids."""
-        return StreamRows.of_layout(self.layout, [info.topic_id for info in self.infos])
+        names = [(name, info.topic_id) for name, info in zip(self.layout.topics, self.infos, strict=True)]
+        rows = zip(self.layout.topic.tolist(), self.layout.partition.tolist(), strict=True)
+        return [(*names[topic], partition) for topic, partition in rows]
 
     @property
     def tiered(self) -> Flags:
@@ -128,7 +135,7 @@ def read_cutoffs(
     *,
     gone: Collection[int],
     horizon: float = 0.0,
-    first_polls: Callable[[], FirstPolls] = FirstPolls.none,
+    first_polls: Callable[[], FirstPolls] = dict,
 ) -> Cutoffs:
     """Look up EARLIEST, LATEST and MAX_TIMESTAMP once. Records written later do not belong to this backfill.
 
@@ -160,7 +167,11 @@ def read_cutoffs(
     otherwise = reason_code(Reason.HIDDEN)
     reason = np.select([rule for rule, _ in rules], [code for _, code in rules], otherwise).astype(np.int8)
     times = np.where(dated, newest.timestamp, np.nan)
-    polled, polled_offset, polled_at = first_polls().about(batch.streams)
+    polls = first_polls()
+    known = [polls.get(stream) for stream in batch.streams]
+    polled = np.array([each is not None for each in known], dtype=np.bool_)
+    polled_offset = np.array([0 if each is None else each[0] for each in known], dtype=np.int64)
+    polled_at = np.array([0.0 if each is None else each[1] for each in known])
     # Truncated since that poll: the exporter was polling when all present records were written.
     cut = polled & (polled_offset > last.offset)
     end = np.where(polled & planned & ~cut, polled_at, ends.now)

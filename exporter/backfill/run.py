@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
-from exporter.backfill.cutoff import Batch, Cutoffs, Request, read_cutoffs
-from exporter.backfill.to_windows import WindowBuilder, Windows
+from exporter.backfill.cutoff import Batch, Cutoffs, FirstPolls, Request, Stream, read_cutoffs
+from exporter.backfill.slot_search import Stretches, TimeLookups, Windows, search_windows
 from exporter.domain.arrays import Codes, Rows
-from exporter.domain.history.stream_rows import FirstPolls, StreamRows
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, GONE, Reason, TopicPartition, reason_of_code, rows_with
@@ -31,8 +30,8 @@ WINDOWS_PER_BATCH = 200_000
 PARTITIONS_PER_BATCH = 1_000
 """Largest number of partitions that share one cutoff. An interruption loses the look-ups of these."""
 
-Emit: TypeAlias = Callable[[Cutoffs, Windows, Rows], object]
-"""Takes the cutoffs of a batch, and windows and rows of the partitions of it that are finished."""
+Emit: TypeAlias = Callable[[Cutoffs, Windows], object]
+"""Takes the cutoffs of a batch, and the windows of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class Backfill:
         *,
         clock: Clock,
         emit: Emit,
-        first_polls: Callable[[], FirstPolls] = FirstPolls.none,
+        first_polls: Callable[[], FirstPolls] = dict,
         progress: Callable[[Step], None] | None = None,
     ) -> None:
         """``first_polls`` returns the first poll of partitions that an exporter polls already: their backfill ends
@@ -88,20 +87,18 @@ class Backfill:
         self._emit = emit
         self._first_polls = first_polls
         self._progress = progress
-        self._builder = WindowBuilder(source, request, self._tick)
         self._before = dict(source.lookups())
         self._metadata = Metadata({}, {})
         self._read_at = -math.inf
         self._gone: set[int] = set()
         self._every = Layout.of({})
         """All partitions in scope."""
-        self._failed: list[tuple[Cutoffs, Rows, Codes]] = []
-        """Rows of batches that failed, and why."""
+        self._failed: dict[TopicPartition, Reason] = {}
         self._windows = 0
         self._done = 0
         self._of = 0
 
-    def run(self, backfilled: StreamRows | None = None) -> BackfillResult:
+    def run(self, backfilled: Collection[Stream] = ()) -> BackfillResult:
         """Write the history of every partition in scope that is not ``backfilled`` yet.
 
         A partition or broker that fails costs only itself. Raises SourceError when the cluster cannot be queried.
@@ -109,17 +106,14 @@ class Backfill:
         self._read_metadata()
         self._every = self._metadata.membership.layout
         everything = Batch.of(self._metadata, np.arange(len(self._every)))
-        written = StreamRows.of([], []) if backfilled is None else backfilled
-        left = np.flatnonzero(written.find(everything.streams) < 0)
+        left = np.flatnonzero([stream not in backfilled for stream in everything.streams])
         self._of = len(left)
         self._write(left)
-        for cutoffs, rows, why in self._failed:
-            self._emit(cutoffs, self._builder.failures(cutoffs, rows, why), rows)
         return BackfillResult(
             partitions=len(self._every),
             already_written=len(self._every) - len(left),
             windows=self._windows,
-            failed=self._reasons(),
+            failed=self._failed,
             lookups=dict(Counter(self._source.lookups()) - Counter(self._before)),
         )
 
@@ -146,30 +140,42 @@ class Backfill:
             horizon=self._request.horizon,
             first_polls=self._first_polls,
         )
-        failed = np.where(cutoffs.planned, ANSWERED, cutoffs.reason).astype(np.int8)
-        windows = self._builder.build(cutoffs, failed)
-        good = failed == ANSWERED
+        windows, failed = self._search(cutoffs)
         self._windows += len(windows)
-        if good.any():
-            self._emit(cutoffs, windows, np.flatnonzero(good))
-        if len(rows := np.flatnonzero(~good)):
-            unread = replace(
+        if len(rows := np.flatnonzero(failed != ANSWERED)):
+            cutoffs = replace(
                 cutoffs,
-                planned=good,
-                state=np.where(good, cutoffs.state, UNREADABLE).astype(np.int8),
-                reason=np.where(good, cutoffs.reason, failed).astype(np.int8),
+                planned=cutoffs.planned & (failed == ANSWERED),
+                state=np.where(failed == ANSWERED, cutoffs.state, UNREADABLE).astype(np.int8),
+                reason=np.where(failed == ANSWERED, cutoffs.reason, failed).astype(np.int8),
             )
-            self._failed.append((unread, rows, failed[rows]))
+            # Not rounded to slots: a later run that succeeds must not write a window with the same key.
+            end = cutoffs.end[rows]
+            begin = np.maximum(0.0, end - self._request.horizon)
+            windows = Windows.joined([windows, Windows.failures(rows, begin, end, failed[rows])])
             gone = batch.leader[rows_with(failed, list(GONE))]
             self._gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
             self._read_at = -math.inf
+            for row in rows.tolist():
+                self._failed[batch.layout.key(row)] = reason_of_code(int(failed[row])) or Reason.MISSING_ANSWER
+        self._emit(cutoffs, windows)
 
-    def _reasons(self) -> dict[TopicPartition, Reason]:
-        return {
-            cutoffs.batch.layout.key(row): reason_of_code(code) or Reason.MISSING_ANSWER
-            for cutoffs, rows, reasons in self._failed
-            for row, code in zip(rows.tolist(), reasons.tolist(), strict=True)
-        }
+    def _search(self, cutoffs: Cutoffs) -> tuple[Windows, Codes]:
+        """Return the windows of a batch, and by row the reason code of a failure, if any."""
+        failed = np.where(cutoffs.planned, ANSWERED, cutoffs.reason).astype(np.int8)
+        rows = np.flatnonzero(cutoffs.searched)
+        stretches = Stretches(
+            rows,
+            cutoffs.start[rows],
+            cutoffs.end[rows],
+            cutoffs.earliest[rows],
+            cutoffs.end_offset[rows],
+            cutoffs.newest[rows],
+            cutoffs.at_end[rows],
+        )
+        lookups = TimeLookups(self._source, cutoffs.batch.layout, cutoffs.batch.leader, self._tick)
+        windows, failed[rows] = search_windows(lookups, stretches, self._request.slot)
+        return windows, failed
 
     def _read_metadata(self) -> None:
         self._metadata = self._source.metadata()

@@ -1,11 +1,10 @@
-"""Finds the slots in which partitions were written to, with offsets-for-times (KIP-79) and binary search.
+"""Finds the slots in which partitions were written to, with offsets-for-times (KIP-79), and makes windows of them.
 
-f(t), the first offset whose timestamp is at or after t, grows with t. Where f is equal at two slot boundaries nothing
-was written in between, so quiet stretches cost nothing. The answer for a boundary also carries the timestamp of the
-record it found, which answers every boundary up to that record. A search ends at the newest record.
+f(t) is the first record at or after t. It lies in the next slot with records, so the search asks for f at the end of
+each slot that it found: one look-up for each active slot, none for quiet ones. It ends at the newest record.
 
-A boundary before the newest record without an answer proves nothing (see ``ports.ByTime``). The search then goes on
-from both sides to the nearest boundaries with one. What lies between these is hidden: records at unknown times.
+A boundary before the newest record without an answer proves nothing (see ``ports.ByTime``). From there up to the next
+boundary with one, records were written at unknown times. A record dated after the history hides all that follow it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import ANSWERED, Answers, Reason, reason_code
+from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, FUTURE_SLACK_SECONDS, Answers, Reason, reason_code
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 
 
@@ -49,196 +48,186 @@ class Stretches(ColumnSet):
     """The history to search of some partitions: the records from [``start``, ``end``), in Unix seconds."""
 
     row: Rows
-    """The partition, as a row of a batch."""
+    """The row of the partition."""
     start: Floats
+    """The begin of a slot."""
     end: Floats
     start_offset: Offsets
     """The first record that the windows may cover."""
     end_offset: Offsets
     """One past the last one."""
+    newest: Floats
+    """The timestamp of the partition's newest record, NaN where it is unknown."""
+    at_end: Flags
+    """Whether the newest record lies before ``end_offset``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ActiveSlots(ColumnSet):
-    """Slots in which records were written. The first and the last slot of a stretch may be shorter."""
+class Windows(ColumnSet):
+    """Windows of partitions, one for each slot with records; the first and the last may be shorter. NaN: unknown."""
 
-    stretch: Rows
+    row: Rows
+    """The row of the partition."""
     start: Floats
     end: Floats
     start_offset: Offsets
     end_offset: Offsets
-    first: Floats
-    """Time of the first record. NaN: the records were written at unknown times in this slot."""
+    first_advance: Floats
+    """Exact; NaN where the records were written at unknown times."""
+    last_advance: Floats
+    """As ``first_advance``, but in the slot of the newest record, of which it is the time."""
+    resolution: Floats
+    max_timestamp: Floats
+    future: Flags
+    """Whether a record that is dated after the history hides when the others were written."""
+    reason: Codes
+    """The reason code of unknown history. With a reason only ``start`` and ``end`` have a meaning."""
 
-
-PLAIN, TO_HIDDEN, FROM_HIDDEN = range(3)
-"""Kinds of segments: with f at both ends, or without it at the high or the low one."""
+    @classmethod
+    def failures(cls, rows: Rows, start: Floats, end: Floats, reason: Codes) -> Windows:
+        """Return a window for each of these rows, with the reason why its history is unknown."""
+        failed = cls.blank(len(rows))
+        return replace(failed, row=rows, start=start, end=end, reason=reason.astype(np.int8))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Segments(ColumnSet):
-    """Boundaries ``low`` < ``high``, in slots since 1970, with the answer at ``low`` and f(``high``)."""
-
+class _Slots(ColumnSet):
     stretch: Rows
-    low: NDArray[np.int64]
-    offset: Offsets
-    time: Floats
-    """Unknown FROM_HIDDEN, as ``offset``."""
-    high: NDArray[np.int64]
-    high_offset: Offsets
-    """Only an upper bound of it TO_HIDDEN."""
-    kind: NDArray[np.int8]
+    start: Floats
+    end: Floats
+    start_offset: Offsets
+    first: Floats
+    future: Flags
 
 
-@dataclass(frozen=True, slots=True)
-class SlotSearch:
-    """Finds active slots of ``slot`` seconds."""
+def search_windows(lookups: TimeLookups, stretches: Stretches, slot: int) -> tuple[Windows, Codes]:
+    """Return windows in order of stretch and time, and by stretch the reason code of a failure, if any.
 
-    lookups: TimeLookups
-    slot: int
-
-    def active(self, stretches: Stretches, newest: Floats, end_hidden: Flags) -> tuple[ActiveSlots, Codes]:
-        """Return the active slots by stretch and time, and by stretch the reason code of a failure, if any.
-
-        ``newest`` is each partition's newest timestamp. Where ``end_hidden``, it is unknown which records lie before
-        the end of the stretch. Look-ups of all partitions go out together, in about
-        log2(slots) rounds. The slot that holds the end of a stretch extends to its ``end_offset``. The result is exact
-        where timestamps never decrease from record to record. A late record counts in the slot of the records around
-        it.
-        """
-        failed = np.full(len(stretches), ANSWERED, dtype=np.int8)
-        # Also past the end of the stretch, where a record is newer than that.
-        last = np.floor(newest / self.slot).astype(np.int64)
-        top = np.minimum(last + 1, np.ceil(stretches.end / self.slot).astype(np.int64))
-        segments = self._begin(stretches, newest, top, end_hidden, failed)
-        every = np.arange(len(stretches))
-        gaps = _gaps(every, stretches.end, stretches.end_offset)
-        found, hidden = [gaps[:0]], [gaps[end_hidden]]
-        while len(segments):
-            slots, gaps, segments = self._closed(stretches, segments, newest, top)
-            found.append(slots)
-            hidden.append(gaps)
-            middle = (segments.low + segments.high + 1) // 2
-            answers = self.lookups.ask(stretches.row[segments.stretch], (middle * self.slot).astype(np.float64))
-            usable = _usable(answers, segments.stretch, failed)
-            segments = _split(segments[usable], middle[usable], answers[usable])
-            segments = segments[failed[segments.stretch] == ANSWERED]
-        slots = _with_hidden(ActiveSlots.joined(found), ActiveSlots.joined(hidden), stretches)
-        return slots[failed[slots.stretch] == ANSWERED], failed
-
-    def _begin(
-        self, stretches: Stretches, newest: Floats, top: NDArray[np.int64], end_hidden: Flags, failed: Codes
-    ) -> _Segments:
-        """Look up the start of each stretch, and return those with records as segments."""
-        every, since = np.arange(len(stretches)), newest >= stretches.start
-        wanted = np.flatnonzero(since)
-        answers = Answers.none(len(stretches))
-        answers.put(wanted, self.lookups.ask(stretches.row[wanted], stretches.start[wanted]))
-        usable = ~since
-        usable[wanted] = _usable(answers[wanted], wanted, failed)
-        low = np.floor(stretches.start / self.slot).astype(np.int64)
-        whole = _Segments(
-            every,
-            low,
-            stretches.start_offset,
-            np.where(answers.found, answers.timestamp, 0.0),
-            np.maximum(top, low + 1),
-            stretches.end_offset,
-            np.where(end_hidden, TO_HIDDEN, PLAIN).astype(np.int8),
-        )
-        unfound = usable & since & ~answers.found
-        offset = np.maximum(answers.offset, stretches.start_offset)
-        hidden = replace(whole, kind=np.full(len(whole), FROM_HIDDEN, dtype=np.int8))
-        return _Segments.joined(
-            [
-                replace(whole, offset=offset)[usable & answers.found & (offset < stretches.end_offset)],
-                hidden[unfound & ~end_hidden],
-            ]
-        )
-
-    def _closed(
-        self, stretches: Stretches, segments: _Segments, newest: Floats, top: NDArray[np.int64]
-    ) -> tuple[ActiveSlots, ActiveSlots, _Segments]:
-        """Return slots of segments of one slot or record, hidden ones too, and the rest, cut at their first record."""
-        from_hidden = segments.kind == FROM_HIDDEN
-        slot = np.minimum(np.floor(segments.time / self.slot), segments.high - 1).astype(np.int64)
-        slot = np.where(from_hidden, segments.low, np.maximum(segments.low, slot))
-        # Of a segment with one record, all is known: the answer at its begin has found that.
-        alone = (segments.kind == PLAIN) & (segments.high_offset == segments.offset + 1)
-        single = (slot == segments.high - 1) | alone
-        rest = replace(segments, low=slot)[~single]
-        one, at, to_hidden = segments[single], slot[single], (segments.kind == TO_HIDDEN)[single]
-        from_hidden = from_hidden[single]
-        # The newest record lies in its slot, whatever the broker answers at the begin of that.
-        is_newest = from_hidden & (one.high == top[one.stretch]) & (newest[one.stretch] < stretches.end[one.stretch])
-        offset = np.where(is_newest, one.high_offset - 1, one.offset)
-        end_offset = np.where(to_hidden, one.offset + 1, one.high_offset)
-        start = np.maximum(at * self.slot, stretches.start[one.stretch])
-        end = np.minimum((at + 1) * self.slot, stretches.end[one.stretch])
-        first = np.minimum(np.maximum(np.where(is_newest, newest[one.stretch], one.time), start), end)
-        slots = ActiveSlots(one.stretch, start, end, offset, end_offset, first)
-        upto = np.where(is_newest, one.high_offset - 1, one.high_offset)
-        gaps = _gaps(one.stretch, np.where(is_newest, start, end), upto)
-        return slots[~from_hidden | is_newest], gaps[from_hidden], rest
-
-
-def _usable(answers: Answers, stretch: Rows, failed: Codes) -> Flags:
-    """Return which answers can be used, and write into ``failed`` why others cannot."""
-    undated = answers.found & np.isnan(answers.timestamp)
-    reason = np.where(undated, reason_code(Reason.UNSUPPORTED_FORMAT), answers.reason)
-    bad = reason != ANSWERED
-    failed[stretch[bad]] = reason[bad]
-    usable: Flags = ~bad
-    return usable
-
-
-def _split(segments: _Segments, middle: NDArray[np.int64], answers: Answers) -> _Segments:
-    """Split segments at ``middle``, given the answers there. Return the parts that hold records."""
-    found, kind = answers.found, segments.kind
-    # Retention may remove records between two rounds: offsets are kept within what was seen before.
-    offset = np.maximum(np.minimum(answers.offset, segments.high_offset), segments.offset)
-    offset = np.where(found, offset, segments.high_offset)
-    to_hidden = np.where(found & (kind == TO_HIDDEN), PLAIN, np.where(found, kind, TO_HIDDEN)).astype(np.int8)
-    from_hidden = np.where(found & (kind == FROM_HIDDEN), PLAIN, np.where(found, kind, FROM_HIDDEN)).astype(np.int8)
-    before = replace(segments, high=middle, high_offset=offset, kind=to_hidden)
-    after = replace(
-        segments,
-        low=middle,
-        offset=np.where(found, offset, segments.offset),
-        time=np.where(found, answers.timestamp, segments.time),
-        kind=from_hidden,
-    )
-    # A hidden span is left out on its far side, which the other part has.
-    with_before = np.where(found, (segments.offset < offset) | (kind == FROM_HIDDEN), kind != FROM_HIDDEN)
-    with_after = np.where(found, (offset < segments.high_offset) | (kind == TO_HIDDEN), kind != TO_HIDDEN)
-    return _Segments.joined([before[with_before], after[with_after]])
-
-
-def _gaps(stretch: Rows, end: Floats, end_offset: Offsets) -> ActiveSlots:
-    """Return hidden slots of which only the ends are known yet; see ``_with_hidden``."""
-    return ActiveSlots(stretch, end, end, end_offset, end_offset, np.full(len(stretch), np.nan))
-
-
-def _with_hidden(slots: ActiveSlots, gaps: ActiveSlots, stretches: Stretches) -> ActiveSlots:
-    """Return all slots in order, with the hidden ones begun where the slot before them ends.
-
-    Records between two slots belong to the hidden one between these,
-    or to one of them where they meet.
+    ``slot`` is in seconds. Look-ups of all partitions go out together. The slot that holds the end of a stretch extends
+    to its ``end_offset``. The result is exact where timestamps never decrease from record to record. A late record
+    counts in the slot of the records around it.
     """
-    hidden = np.arange(len(slots) + len(gaps)) >= len(slots)
-    slots = ActiveSlots.joined([slots, gaps])
-    order = np.lexsort((slots.start_offset, slots.end, slots.start, slots.stretch))
-    slots, hidden = slots[order], hidden[order]
-    for row in np.flatnonzero(hidden).tolist():
-        stretch = slots.stretch[row]
-        follows = row > 0 and slots.stretch[row - 1] == stretch
-        slots.start[row] = slots.end[row - 1] if follows else stretches.start[stretch]
-        slots.start_offset[row] = slots.end_offset[row - 1] if follows else stretches.start_offset[stretch]
-        if slots.start[row] < slots.end[row]:
-            continue
-        slots.end[row] = slots.start[row]
-        if follows:
-            slots.end_offset[row - 1] = max(slots.end_offset[row - 1 : row + 1])
-        elif row + 1 < len(slots) and slots.stretch[row + 1] == stretch:
-            slots.start_offset[row + 1] = slots.end_offset[row] = slots.start_offset[row]
-    return slots[~hidden | ((slots.start < slots.end) & (slots.start_offset < slots.end_offset))]
+    search = _Search(lookups, stretches, slot)
+    search.run()
+    return search.windows(), search.failed
+
+
+class _Search:
+    def __init__(self, lookups: TimeLookups, stretches: Stretches, slot: int) -> None:
+        self._lookups, self._stretches, self._slot = lookups, stretches, slot
+        count = len(stretches)
+        self.failed: Codes = np.full(count, ANSWERED, dtype=np.int8)
+        # A newest record that is not known may be later than all that is found.
+        self._newest = np.nan_to_num(stretches.newest, nan=END_OF_TIME)
+        self._future = stretches.end + FUTURE_SLACK_SECONDS
+        """From when on a record is dated after the history."""
+        self._boundary = stretches.start.copy()
+        """What to ask for next."""
+        self._passed = stretches.start_offset.copy()
+        """The records before it are in slots."""
+        self._hidden_from = np.full(count, np.nan)
+        """The first boundary without an answer since the last one with one."""
+        self._last_asked = np.zeros(count, dtype=np.bool_)
+        self._begin, self._offset = self._boundary.copy(), self._passed.copy()
+        """Begin and first record of the last slot."""
+        self._found = [_Slots.blank(0)]
+
+    def run(self) -> None:
+        """Ask until all slots are found."""
+        going = np.arange(len(self._stretches))
+        while len(going := self._continue(going)):
+            answers = self._lookups.ask(self._stretches.row[going], self._boundary[going])
+            undated = answers.found & np.isnan(answers.timestamp)
+            self.failed[going] = np.where(undated, reason_code(Reason.UNSUPPORTED_FORMAT), answers.reason)
+            good = self.failed[going] == ANSWERED
+            going, answers = going[good], answers[good]
+            lost = going[~answers.found]
+            begun = lost[np.isnan(self._hidden_from[lost]) & (self._boundary[lost] < self._stretches.end[lost])]
+            self._hidden_from[begun] = self._boundary[begun]
+            self._boundary[lost] += self._slot
+            found = answers.found
+            self._take(going[found], answers.offset[found], answers.timestamp[found])
+
+    def _continue(self, going: Rows) -> Rows:
+        """Return which stretches need another look-up, and finish the others."""
+        newest, future = self._newest[going], self._future[going]
+        left = self._passed[going] < self._stretches.end_offset[going]
+        over = left & ((self._boundary[going] >= self._stretches.end[going]) | (self._boundary[going] > newest))
+        # The last question: whether a record that is dated after the history shares the last slot.
+        last = over & ~self._last_asked[going] & (newest >= future)
+        self._boundary[going[last]], self._last_asked[going[last]] = future[last], True
+        self._end_hidden(going[over & ~last])
+        return going[left & (~over | last)]
+
+    def _take(self, at: Rows, offset: Offsets, time: Floats) -> None:
+        """Take the first records at or after the boundaries of these stretches."""
+        self._hide(at, self._boundary[at])
+        boundary, end, end_offset = self._boundary[at], self._stretches.end[at], self._stretches.end_offset[at]
+        # Retention may remove records between two rounds.
+        offset = np.maximum(offset, self._passed[at])
+        inside = offset < end_offset
+        future = inside & (time >= self._future[at])
+        # The order of records in a shared slot is not known: all of it is hidden.
+        shared = future & (boundary >= end)
+        slot = np.maximum(self._slot_of(np.minimum(time, end), end), self._stretches.start[at])
+        begin = np.where(shared, self._begin[at], np.where(future, boundary, slot))
+        offset = np.where(shared, self._offset[at], offset)
+        until = np.where(future, end, np.minimum(begin + self._slot, end))
+        first = np.where(future, np.nan, np.clip(time, begin, until))
+        self._found.append(_Slots(at, begin, until, offset, first, future)[inside])
+        done = ~inside | future | (offset + 1 == end_offset)
+        self._passed[at] = np.where(done, end_offset, offset + 1)
+        self._begin[at], self._offset[at], self._boundary[at] = begin, offset, begin + self._slot
+
+    def _slot_of(self, time: Floats, end: Floats) -> Floats:
+        """Return the begin of the slot of each time; one at or after ``end`` lies in the last slot before it."""
+        last = np.ceil(end / self._slot) - 1
+        return np.asarray(np.minimum(np.floor(time / self._slot), last) * self._slot)
+
+    def _hide(self, at: Rows, until: Floats) -> None:
+        """End what is hidden of these stretches, if anything is."""
+        hidden = ~np.isnan(self._hidden_from[at])
+        at, until = at[hidden], np.minimum(until[hidden], self._stretches.end[at[hidden]])
+        self._begin[at], self._offset[at], self._hidden_from[at] = self._hidden_from[at], self._passed[at], np.nan
+        unknown, no = np.full(len(at), np.nan), np.zeros(len(at), dtype=np.bool_)
+        self._found.append(_Slots(at, self._begin[at], until, self._offset[at], unknown, no))
+
+    def _end_hidden(self, at: Rows) -> None:
+        """Finish stretches. Where one ends in hidden records, the newest is known where it lies before the end."""
+        at = at[~np.isnan(self._hidden_from[at])]
+        newest, end = self._newest[at], self._stretches.end[at]
+        slot, known = self._slot_of(newest, end), newest < end
+        self._hide(at, np.where(known, slot, end))
+        alone = slot > self._begin[at]
+        offset = np.where(alone, self._stretches.end_offset[at] - 1, self._offset[at])
+        until, no = np.minimum(slot + self._slot, end), np.zeros(len(at), dtype=np.bool_)
+        self._found.append(_Slots(at, slot, until, offset, newest, no)[known])
+
+    def windows(self) -> Windows:
+        """Return the windows of stretches that did not fail."""
+        slots = _Slots.joined(self._found)
+        slots = slots[self.failed[slots.stretch] == ANSWERED]
+        slots = slots[np.lexsort((slots.future, slots.start_offset, slots.end, slots.start, slots.stretch))]
+        mine = self._stretches[slots.stretch]
+        follows = slots.stretch[1:] == slots.stretch[:-1]
+        end_offset = mine.end_offset.copy()
+        end_offset[:-1][follows] = slots.start_offset[1:][follows]
+        is_last = np.ones(len(slots), dtype=np.bool_)
+        is_last[:-1] = ~follows
+        limit = np.where(slots.end < mine.end, slots.end, slots.end + FUTURE_SLACK_SECONDS)
+        with_newest = is_last & mine.at_end & (slots.first <= mine.newest) & (mine.newest < limit)
+        newest = np.where(with_newest, mine.newest, np.nan)
+        found = Windows(
+            row=mine.row,
+            start=slots.start,
+            end=slots.end,
+            start_offset=slots.start_offset,
+            end_offset=end_offset,
+            first_advance=slots.first,
+            last_advance=np.where(with_newest, np.minimum(newest, slots.end), slots.first),
+            resolution=np.where(np.isnan(slots.first), slots.end - slots.start, float(self._slot)),
+            max_timestamp=newest,
+            future=slots.future,
+            reason=np.zeros(len(slots), dtype=np.int8),
+        )
+        return found[slots.start_offset < end_offset]

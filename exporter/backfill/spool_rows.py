@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from exporter.backfill.cutoff import Batch, Cutoffs, Request
-from exporter.backfill.to_windows import Windows
+from exporter.backfill.slot_search import Windows
 from exporter.domain.arrays import Codes, Rows
 from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.layout import NO_LEADER
@@ -41,27 +41,27 @@ def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns
     return Columns(Window, len(windows), columns)
 
 
-def inventory_rows(request: Request, cutoffs: Cutoffs, rows: Rows) -> Columns:
+def inventory_rows(request: Request, cutoffs: Cutoffs) -> Columns:
     """Return partitions as rows of the spool."""
-    batch, topic = cutoffs.batch, cutoffs.batch.layout.topic[rows]
+    batch, topic = cutoffs.batch, cutoffs.batch.layout.topic
     columns: dict[str, Column] = {
-        **_named(request, batch, rows),
-        "observed_at": cutoffs.at[rows],
-        "earliest_offset": Masked(cutoffs.earliest[rows], ~cutoffs.known[rows]),
-        "latest_offset": Masked(cutoffs.latest[rows], ~cutoffs.planned[rows]),
-        "max_timestamp": np.where(cutoffs.planned, cutoffs.newest, np.nan)[rows],
-        "state": Named(STATES, cutoffs.state[rows]),
-        "reason": _reasons(cutoffs.reason[rows]),
+        **_named(request, batch, np.arange(len(batch))),
+        "observed_at": cutoffs.at,
+        "earliest_offset": Masked(cutoffs.earliest, ~cutoffs.known),
+        "latest_offset": Masked(cutoffs.latest, ~cutoffs.planned),
+        "max_timestamp": np.where(cutoffs.planned, cutoffs.newest, np.nan),
+        "state": Named(STATES, cutoffs.state),
+        "reason": _reasons(cutoffs.reason),
         "owner": Named([info.owner for info in batch.infos], topic),
         "deleted": False,
         **config_columns([info.config for info in batch.infos], topic),
     }
-    return Columns(Inventory, len(rows), columns)
+    return Columns(Inventory, len(batch), columns)
 
 
-def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows, rows: Rows) -> Columns:
+def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns:
     """Return what proves the silences of these partitions, as a row of the spool."""
-    end = float(cutoffs.end[rows].min())
+    end = float(cutoffs.end.min())
     failed = int(np.sum(windows.reason != ANSWERED))
     return columns_of(
         [
@@ -74,7 +74,7 @@ def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows, rows: Ro
                 window_end=end,
                 polls_total=1,
                 polls_ok=1,
-                partitions_ok=len(rows) - failed,
+                partitions_ok=len(cutoffs.batch) - failed,
                 partitions_failed=failed,
                 last_good_poll=end,
                 interval_seconds=request.horizon,

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exporter.backfill.cutoff import FirstPolls, Stream
 from exporter.domain.history.rows import Inventory, Source
-from exporter.domain.history.stream_rows import FirstPolls, StreamRows
 from exporter.history.spool import TABLES, Spool, list_finished_files
 from exporter.history.tables import ForeignFileError, read_columns
 from exporter.storage.files import Location
 
 log = logging.getLogger(__name__)
 
-_STREAM = ["topic", "topic_id", "partition"]
-_SEEN = ["latest_offset", "observed_at"]
+_COLUMNS = ["topic", "topic_id", "partition", "source", "latest_offset", "observed_at"]
 
 
 class SpoolStreams:
@@ -27,53 +26,40 @@ class SpoolStreams:
         self._spool = spool.folder
         self._cluster = cluster
         self._read: set[str] = set()
-        self._first: pa.Table | None = None
-        """The first row of each stream with an end offset, by its source."""
+        self._first_polls: dict[Stream, tuple[int, float]] = {}
+        self._backfilled: set[Stream] = set()
 
     def first_polls(self) -> FirstPolls:
         """Return the first poll of each stream, as far as the spool has it now: its history ends there."""
-        streams, rows = self._of(Source.POLL)
-        offset, micros = (np.asarray(rows.column(name).to_numpy(), dtype=np.int64) for name in _SEEN)
-        return FirstPolls(streams, offset, micros / 1_000_000)
-
-    def backfilled(self) -> StreamRows:
-        """Return the streams of which a backfill wrote the whole history, and then their rows."""
-        return self._of(Source.BACKFILL)[0]
-
-    def _of(self, source: Source) -> tuple[StreamRows, pa.Table]:
         self._read_new()
-        if self._first is None:
-            return StreamRows.of([], []), pa.table({name: pa.array([], pa.int64()) for name in _SEEN})
-        rows = self._first.filter(pc.field("source") == source.value)
-        topics, ids, partitions = (rows.column(name) for name in _STREAM)
-        lives = zip(topics.to_pylist(), ids.to_pylist(), strict=True)
-        return StreamRows.of(lives, partitions.to_pylist()), rows
+        return self._first_polls
+
+    def backfilled(self) -> Collection[Stream]:
+        """Return the streams of which a backfill wrote the whole history, and then their rows."""
+        self._read_new()
+        return self._backfilled
 
     def _read_new(self) -> None:
         """Read the files that are new. One that cannot be read is logged."""
-        rows = [] if self._first is None else [self._first]
-        known = len(self._read)
         for _, path, _ in list_finished_files(self._spool, [TABLES[Inventory]]):
-            if path.name not in self._read:
-                self._read.add(path.name)
-                rows += self._rows(path)
-        if rows and len(self._read) > known:
-            columns = [*_STREAM, "source", *_SEEN]
-            # Threads would lose the order of the rows.
-            grouped = pa.concat_tables(rows).sort_by("observed_at").group_by(columns[:4], use_threads=False)
-            first = grouped.aggregate([(name, "first") for name in _SEEN])
-            names = [*columns[:4], *(f"{name}_first" for name in _SEEN)]
-            self._first = first.select(names).rename_columns(columns)
+            if path.name in self._read:
+                continue
+            self._read.add(path.name)
+            try:
+                self._take(path)
+            except FileNotFoundError:
+                pass  # expired or quarantined since it was listed
+            except (OSError, ForeignFileError) as error:
+                log.warning("%s cannot be read (%s): what it says of first polls and backfills is unknown", path, error)
 
-    def _rows(self, path: Location) -> list[pa.Table]:
-        columns = [*_STREAM, "source", *_SEEN]
+    def _take(self, path: Location) -> None:
         with_offset = (pc.field("cluster") == self._cluster) & pc.field("latest_offset").is_valid()
-        try:
-            rows = read_columns(path, Inventory, [*columns, "cluster"], with_offset).select(columns)
-            micros = pc.cast(rows.column("observed_at"), pa.int64())
-            return [rows.set_column(rows.column_names.index("observed_at"), "observed_at", micros)]
-        except FileNotFoundError:
-            pass  # expired or quarantined since it was listed
-        except (OSError, ForeignFileError) as error:
-            log.warning("%s cannot be read (%s): what it says of first polls and backfills is unknown", path, error)
-        return []
+        rows = read_columns(path, Inventory, [*_COLUMNS, "cluster"], with_offset)
+        micros = pc.cast(rows.column("observed_at"), pa.int64())
+        columns = [rows.column(name).to_pylist() for name in _COLUMNS[:-1]]
+        for topic, topic_id, partition, source, offset, at in zip(*columns, micros.to_pylist(), strict=True):
+            stream = topic, topic_id, partition
+            if source == Source.BACKFILL.value:
+                self._backfilled.add(stream)
+            elif stream not in self._first_polls or at / 1_000_000 < self._first_polls[stream][1]:
+                self._first_polls[stream] = offset, at / 1_000_000

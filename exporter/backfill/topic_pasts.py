@@ -7,13 +7,13 @@ best, before its newest record.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from exporter.backfill.cutoff import HOUR, Batch, Cutoffs, Request
+from exporter.backfill.cutoff import HOUR
 from exporter.backfill.partition_ends import PartitionEnds
-from exporter.backfill.slot_search import TimeLookups
-from exporter.backfill.to_windows import WindowBuilder, Windows
+from exporter.backfill.slot_search import Stretches, TimeLookups, Windows, search_windows
 from exporter.domain.arrays import Floats, Offsets, Rows, runs
 from exporter.domain.history.hourly_activity import BACKFILLED, Moments, fold
 from exporter.domain.history.streams import Streams, objects
@@ -65,9 +65,10 @@ class TopicPasts:
         overrides: Sequence[TopicOverride],
     ) -> None:
         """``ends`` are those of all partitions of ``metadata``."""
-        self._source, self._metadata, self._cluster, self._clock = source, metadata, cluster, clock
+        self._metadata, self._cluster, self._clock = metadata, cluster, clock
         self._ends, self._overrides = ends, overrides
         self._layout = metadata.membership.layout
+        self._lookups = TimeLookups(source, self._layout, metadata.membership.leader)
         count = len(self._layout.topics)
         self.looked_back = np.zeros(count, np.bool_)
         self.failed = np.zeros(count, np.int8)
@@ -147,28 +148,24 @@ class TopicPasts:
 
     def _count_lately(self, rows: Rows, last: Floats, records: Offsets) -> Offsets:
         """Return how many of the ``records`` of partitions are from PAST_SECONDS before ``last``."""
-        lookups = TimeLookups(self._source, self._layout, self._metadata.membership.leader)
-        answers = lookups.ask(rows, np.maximum(last - PAST_SECONDS, 0.0))
+        answers = self._lookups.ask(rows, np.maximum(last - PAST_SECONDS, 0.0))
         self._ends.note_gone(self._metadata, rows, answers.reason)
         found = np.where(answers.found, self._ends.latest[rows] - answers.offset, 0)
         return np.where(answers.reason == ANSWERED, found, records)
 
     def _search(self, topics: Rows, rows: Rows, seconds: Floats) -> Hours:
         """Return the hours of topics, by their places, in which the past of some partitions has records."""
-        ends, known = self._ends, np.ones(len(rows), np.bool_)
-        batch, newest, at = Batch.of(self._metadata, rows), ends.newest[rows], ends.at[rows]
-        begin = np.maximum(0.0, np.floor((np.minimum(newest, at) - seconds) / HOUR)) * HOUR
-        earliest, latest = ends.earliest[rows], ends.latest[rows]
-        failed = np.zeros(len(rows), np.int8)
-        state, reason = ends.state[rows], failed.copy()
-        cutoffs = Cutoffs(batch, earliest, known, known, latest, newest, state, reason, at, begin, at, latest)
-        request = Request(self._cluster, "", LONG_PAST_SECONDS)
-        windows = WindowBuilder(self._source, request, lambda: None).build(cutoffs, failed)
+        ends = self._ends
+        newest, end, latest = ends.newest[rows], ends.at[rows], ends.latest[rows]
+        begin = np.maximum(0.0, np.floor((np.minimum(newest, end) - seconds) / HOUR)) * HOUR
+        at_end = np.ones(len(rows), np.bool_)
+        stretches = Stretches(rows, begin, end, ends.earliest[rows], latest, newest, at_end)
+        windows, failed = search_windows(self._lookups, stretches, HOUR)
         topic = self._layout.topic[rows]
         bad = np.flatnonzero(failed != ANSWERED)
         self.failed[topic[bad]] = failed[bad]
         ends.note_gone(self._metadata, rows, failed)
-        return _hours(windows).union(np.searchsorted(topics, topic), 0)
+        return _hours(windows).union(np.searchsorted(topics, self._layout.topic), 0)
 
     def _streams(self, topics: Rows, last: Floats, hours: Hours) -> Streams:
         """Return topics as the streams that verdicts are about, with no partition beside them."""
@@ -178,30 +175,19 @@ class TopicPasts:
         active = hours[hours.active]
         known_since = np.full(count, np.inf)
         np.minimum.at(known_since, active.stream, active.first / SECOND)
-        nothing = np.full(count, np.nan)
-        unknown, none = objects([None] * count), np.full(count, -1, np.int32)
-        return Streams(
+        return replace(
+            Streams.blank(count, partition=-1, leader=-1),
             topic=np.arange(count),
             cluster=objects([self._cluster] * count),
             name=objects(names),
             topic_id=objects([self._metadata.topics[name].topic_id for name in names]),
-            partition=none,
-            leader=none,
             state=objects([State.OBSERVED.value] * count),
-            reason=unknown,
             timestamp_type=objects([None if one is None else one.timestamp_type for one in configs]),
             observed_until=np.full(count, self._clock.now()),
-            unreadable_since=nothing,
             last_advance=last,
-            unchanged_since=nothing,
-            polled_from=nothing,
-            newest=nothing,
             known_since=np.where(np.isinf(known_since), np.nan, known_since),
             known_slots=np.bincount(active.stream, minlength=count).astype(np.int64),
-            end_offset=nothing,
-            records_7d=np.zeros(count, np.int64),
             rests=objects([()] * count),
-            falling=unknown,
         )
 
     def hold_incidents(self, written: Rows) -> None:

@@ -19,12 +19,13 @@ class TopicIds:
         self._given = 0
         self._last: tuple[Metadata, Offsets] | None = None
 
-    def take(self, ids: Sequence[str]) -> Offsets:
-        """Return the numbers of ids that rows of a table have, which no metadata has named yet."""
+    def take(self, ids: Sequence[str | None]) -> Offsets:
+        """Return the number of each id, 0 for None."""
         for each in ids:
-            self._given += 1
-            self._numbers[each] = self._given
-        return np.arange(1, len(ids) + 1, dtype=np.int64)
+            if each is not None and each not in self._numbers:
+                self._given += 1
+                self._numbers[each] = self._given
+        return np.array([0 if each is None else self._numbers[each] for each in ids], dtype=np.int64)
 
     def of(self, metadata: Metadata, used: NDArray[np.int64]) -> Offsets:
         """Return the number of the id of each topic, 0 where unknown; ``used`` are the numbers that rows use."""
@@ -34,10 +35,6 @@ class TopicIds:
         # An answer may omit an existing topic: its rows keep their number.
         known, in_use = set(ids), set(np.unique(used).tolist())
         self._numbers = {each: number for each, number in self._numbers.items() if each in known or number in in_use}
-        for each in ids:
-            if each is not None and each not in self._numbers:
-                self._given += 1
-                self._numbers[each] = self._given
-        numbers = np.array([0 if each is None else self._numbers[each] for each in ids], dtype=np.int64)
+        numbers = self.take(ids)
         self._last = metadata, numbers
         return numbers

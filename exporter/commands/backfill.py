@@ -7,12 +7,11 @@ from typing import TextIO
 
 from exporter.backfill.cutoff import Cutoffs, Request
 from exporter.backfill.run import Backfill, BackfillResult, Step
+from exporter.backfill.slot_search import Windows
 from exporter.backfill.spool_rows import coverage_rows, inventory_rows, window_rows
 from exporter.backfill.spool_streams import SpoolStreams
-from exporter.backfill.to_windows import Windows
 from exporter.clock import SystemClock
 from exporter.commands.screen import Screen
-from exporter.domain.arrays import Rows
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, list_some, plural
 from exporter.domain.history.rows import Source
@@ -80,7 +79,7 @@ class _Cluster:
                 first_polls=streams.first_polls,
                 progress=self._show,
             )
-            result = run.run(None if again else streams.backfilled())
+            result = run.run(() if again else streams.backfilled())
         except SourceError as error:
             self._say_resumable(f"Error: cluster {self._name}: {error}")
             return False
@@ -97,11 +96,11 @@ class _Cluster:
         self._conclude(result)
         return result.partitions > 0 and not result.failed
 
-    def _write(self, cutoffs: Cutoffs, windows: Windows, rows: Rows) -> None:
+    def _write(self, cutoffs: Cutoffs, windows: Windows) -> None:
         at = self._clock.now()
         found = [window_rows(self._request, cutoffs, windows)] if len(windows) else []
-        coverage = coverage_rows(self._request, cutoffs, windows, rows)
-        inventory = inventory_rows(self._request, cutoffs, rows)
+        coverage = coverage_rows(self._request, cutoffs, windows)
+        inventory = inventory_rows(self._request, cutoffs)
         self._spool.write_files(self._name, [(at, [each]) for each in (*found, coverage, inventory)])
 
     def _say_resumable(self, what: str) -> None:

@@ -103,7 +103,7 @@ def test_the_next_run_writes_what_an_interrupted_one_did_not(
         (topic, partition, start + record * 7 * HOUR) for record in range(RECORDS) for partition in range(PARTITIONS)
     )
     # Slots of a minute over a week make batches of 19 partitions; this pace makes one last about two seconds.
-    paced = Backfill(tmp_path, broker.bootstrap, topic, slot="1m", horizon="7d", lookups_per_second=1500)
+    paced = Backfill(tmp_path, broker.bootstrap, topic, slot="1m", horizon="7d", lookups_per_second=200)
     done = 0
     for number in (signal.SIGINT, signal.SIGKILL):
         running = paced.start()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from exporter.backfill.cutoff import Request
+from exporter.backfill.cutoff import Request, Stream
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import Extents
-from tests.backfill_rows import Run, Stream, first_polls_of, run_backfill, streams_of
+from tests.backfill_rows import Run, run_backfill
 from tests.lookup_answers import Answer, answers_of
 from tests.times import answered
 
@@ -130,6 +130,6 @@ def run(
         source,
         Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot),
         source,
-        backfilled=streams_of(dict.fromkeys(backfilled)),
-        first_polls=lambda: first_polls_of(polls or {}),
+        backfilled=backfilled,
+        first_polls=lambda: polls or {},
     )

@@ -18,7 +18,6 @@ from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.history.spool import Spool, list_finished_files
 from exporter.settings.schema import Settings
-from tests.backfill_rows import Stream, each, first_polls_by_stream
 from tests.unit.past_logs import Log, Logs
 from tests.unit.readings import ManualClock
 
@@ -104,15 +103,15 @@ def test_the_inventory_says_what_is_polled_and_what_is_backfilled(tmp_path: Path
     """The earliest polled offset counts, by topic id; unread and torn rows do not; new files are seen."""
     spool = Spool(tmp_path, "here")
     found = SpoolStreams(spool, "prod")
-    first, second = (Stream(TopicPartition("orders", number), "a") for number in range(2))
-    assert (first_polls_by_stream(found.first_polls()), list(each(found.backfilled()))) == ({}, [])
+    first, second = (("orders", "a", number) for number in range(2))
+    assert (found.first_polls(), list(found.backfilled())) == ({}, [])
     spool.write("prod", AT, [polled(0, "a", AT + 9, 5), polled(0, "a", AT + 3, None), polled(1, "a", AT, 0)])
     backfilled = [polled(0, "a", AT + 1, 1, Source.BACKFILL), polled(1, "a", AT + 1, None, Source.BACKFILL)]
     spool.write("prod", AT + 1, backfilled)
     (tmp_path / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
-    assert first_polls_by_stream(found.first_polls()) == {first: (5, AT + 9), second: (0, AT)}
-    assert list(each(found.backfilled())) == [first]
+    assert found.first_polls() == {first: (5, AT + 9), second: (0, AT)}
+    assert list(found.backfilled()) == [first]
     spool.write("prod", AT + 2, [polled(0, "a", AT + 7, 4), polled(0, "b", AT + 20, 0)])
-    assert first_polls_by_stream(found.first_polls())[first] == (4, AT + 7)
-    assert first_polls_by_stream(found.first_polls())[Stream(first.partition, "b")] == (0, AT + 20)
-    assert first_polls_by_stream(SpoolStreams(spool, "dr").first_polls()) == {}
+    assert found.first_polls()[first] == (4, AT + 7)
+    assert found.first_polls()["orders", "b", 0] == (0, AT + 20)
+    assert SpoolStreams(spool, "dr").first_polls() == {}

@@ -270,17 +270,14 @@ def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.Mo
     nothing = np.zeros(0, dtype=np.intp)
     for each in (
         state,
-        replace(state, topic_id=np.array([-1, 0])),
-        replace(
-            state, layout=state.layout.part(nothing), topic_id=nothing, columns=dict.fromkeys(STATE_COLUMNS, nothing)
-        ),
+        replace(state, topic_ids=[None, "id"]),
+        replace(state, layout=state.layout.part(nothing), topic_ids=[], columns=dict.fromkeys(STATE_COLUMNS, nothing)),
     ):
         write_state(path, each, progress)
         found = read_state(limited.folder, "prod", "other")
         assert isinstance(found, LastState)
         assert (found.progress, found.state.layout) == (progress, each.layout)
-        ids = [None if number < 0 else found.state.topic_ids[number] for number in found.state.topic_id.tolist()]
-        assert ids == [None if number < 0 else each.topic_ids[number] for number in each.topic_id.tolist()]
+        assert list(found.state.topic_ids) == list(each.topic_ids)
         for name in STATE_COLUMNS:
             np.testing.assert_array_equal(found.state.columns[name], each.columns[name])
     monkeypatch.setattr("exporter.history.cluster_states._VERSION", 2)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Rows
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.table import ClusterChange, Snapshot, Table
 
@@ -31,9 +30,8 @@ class ClusterState:
     read_at: float | None
     """The monotonic clock at the poll; None where the machine was started again since."""
     layout: Layout
-    topic_ids: Sequence[str]
-    topic_id: Rows
-    """[n]: an index into ``topic_ids``, -1 where the id is unknown."""
+    topic_ids: Sequence[str | None]
+    """By topic of the layout; None where unknown."""
     columns: Mapping[str, NDArray[Any]]
     """The columns of STATE_COLUMNS, each [n]."""
 
@@ -43,22 +41,16 @@ class ClusterState:
         table, topics = snapshot.table, snapshot.metadata.topics
         rows = np.flatnonzero(~np.isnan(table.last_good_poll) & ~table.other_topic)
         layout = table.layout.part(rows)
-        ids = [topics[name].topic_id for name in layout.topics]
-        known = sorted({each for each in ids if each is not None})
-        numbers = {each: number for number, each in enumerate(known)}
-        number = np.array([-1 if each is None else numbers[each] for each in ids], dtype=np.intp)[layout.topic]
         return cls(
             snapshot.metadata.cluster_id,
             snapshot.cluster_change,
             snapshot.taken_at,
             snapshot.read_at,
             layout,
-            known,
-            np.where(table.topic_id[rows] == 0, -1, number),
+            [topics[name].topic_id for name in layout.topics],
             {name: getattr(table, name)[rows] for name in STATE_COLUMNS},
         )
 
     def table(self, numbers: NDArray[np.int64]) -> Table:
         """Return the table of a poller that goes on from here; ``numbers`` are those of ``topic_ids`` in it."""
-        known = np.concatenate([numbers, [0]])
-        return Table.empty(self.layout).changed(topic_id=known[self.topic_id], **self.columns)
+        return Table.empty(self.layout).changed(topic_id=numbers[self.layout.topic], **self.columns)
