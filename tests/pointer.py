@@ -20,6 +20,7 @@ def point_to(target: Path, at: float, **columns: object) -> None:
         "files": checksums_below(target),
         "thresholds": {},
         "false_alarms": {},
+        "counted": {},
         **columns,
     }
     pointer["checksum"] = checksum_of(pointer)

@@ -164,17 +164,17 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
         partitions = f"{numbers[0]} to {numbers[-1]}" if numbers else "not published"
         raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {partitions}")
     now = time.time()
-    usable = in_force(published.as_of, now, settings.expectations.max_age)
+    usable = in_force(published.published.as_of, now, settings.expectations.max_age)
     override = Overrides([one.make_override() for one in settings.overrides]).of(cluster, subject.topic, now)
     judged = {number: _judge(one.expectation, override, usable=usable) for number, one in rows.items()}
     own, expectation = judged[subject.partition], row.expectation
-    alarms = published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
+    alarms = published.published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
     return record_subject(
         cluster,
         own,
         expectation.as_of,
         {} if subject.partition is not None else {number: judged[number] for number in numbers},
-        describe_expectation(expectation, published.published_at, in_force=usable),
+        describe_expectation(expectation, published.published.published_at, in_force=usable),
         proved_until=None if own.seen.silence is None else own.seen.silence.until,
         owner=Owners([each.make_owner() for each in settings.owners]).of(cluster, subject.topic),
         weekly_scores=weekly_scores(expectation, row.further.get("weekly_scores")),

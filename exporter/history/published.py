@@ -8,15 +8,14 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pyarrow.parquet as pq
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloat, ValidationError
-from pydantic_core import PydanticCustomError
 
 from exporter.domain.expectations.table import ExpectationTable
 from exporter.domain.formatting import moment
@@ -57,7 +56,7 @@ class Published:
     """False alarms per 1,000 topic-weeks by stream and kind, ``promised`` and ``realised``, where known."""
     rows: ExpectationTable
     past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
-    """By stream; empty with an older rollup."""
+    """By stream; empty where nothing was calibrated."""
 
 
 def in_force(as_of: float, now: float, max_age: float) -> bool:
@@ -97,7 +96,9 @@ class Expectations:
                 self.problem = None
             return False
         try:
-            published = _load(self.folder, content)
+            current = _parse(pointer, content)
+            with _reading(self.folder, current) as target:
+                published = _published(current, published_rows.read(target))
         except ExpectationsError as error:
             self._complain(str(error))
             return False
@@ -158,11 +159,10 @@ class TopicRow:
 class TopicRows:
     """The published rows of one topic in every cluster; ``alike`` are similar names where there are none."""
 
-    as_of: float
-    published_at: float
-    rows: tuple[TopicRow, ...]
-    alike: tuple[str, ...]
-    past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
+    published: Published
+    """The set, of which only these rows were read."""
+    rows: Sequence[TopicRow]
+    alike: Sequence[str]
 
 
 def read_topic_rows(history: Location, topic: str) -> TopicRows | None:
@@ -173,7 +173,7 @@ def read_topic_rows(history: Location, topic: str) -> TopicRows | None:
     folder = history / "published"
     pointer = folder / "current.json"
     try:
-        current = _pointer(pointer, _content(pointer))
+        current = _parse(pointer, _content(pointer))
     except FileNotFoundError:
         return None
     names = {column.name for column in fields(Expectation)}
@@ -183,55 +183,11 @@ def read_topic_rows(history: Location, topic: str) -> TopicRows | None:
         table = pq.read_table(place, filesystem=storage, filters=[("topic", "=", topic)])
         further = table.select([name for name in table.column_names if name not in names]).to_pylist()
         found = published_rows.table_of(table)
-        rows = tuple(TopicRow(found.row(row), further[number]) for row, number in enumerate(found.number.tolist()))
+        rows = [TopicRow(found.row(row), further[number]) for row, number in enumerate(found.number.tolist())]
         if not rows:
             known = pq.read_table(place, filesystem=storage, columns=["topic"]).column("topic").unique().to_pylist()
             alike = difflib.get_close_matches(topic, known, n=3)
-    return TopicRows(
-        current.as_of.timestamp(), current.published_at.timestamp(), rows, tuple(alike), _past_alarms(current)
-    )
-
-
-def _of_this_release(version: int) -> int:
-    if version != SCHEMA_VERSION:
-        raise PydanticCustomError(
-            "schema_version",
-            "must be {ours}, got {version}: it was published by another release; run the exporter and the rollup at "
-            "the same version",
-            {"ours": SCHEMA_VERSION, "version": version},
-        )
-    return version
-
-
-_Stream = Annotated[str, Field(pattern="^(topic|partition)$")]
-_Kind = Annotated[str, Field(pattern="^(promised|realised)$")]
-_Count = Annotated[float, Field(ge=0, le=2**53), AfterValidator(int)]
-
-
-class _Counted(BaseModel):
-    false_alarms: _Count
-    topic_weeks: _Count
-    outages: _Count | None = None
-    outages_alarmed: _Count | None = None
-    alarms_a_week: Annotated[FiniteFloat, Field(ge=0)] | None = None
-    outages_seen: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = None
-    topics: _Count | None = None
-
-
-class _Pointer(BaseModel):
-    """``current.json``: which set is published, and values for all of it."""
-
-    schema_version: Annotated[int, Field(ge=0, lt=2**31), AfterValidator(_of_this_release)]
-    as_of: AwareDatetime
-    published_at: AwareDatetime
-    expectations: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-    files: Mapping[str, str]
-    """The checksum of each file of the set."""
-    thresholds: Mapping[_Stream, Annotated[FiniteFloat, Field(gt=0)]]
-    false_alarms: Mapping[_Stream, Mapping[_Kind, FiniteFloat | None]]
-    counted: Mapping[_Stream, _Counted] = {}
-    checksum: str
-    """Of all other fields."""
+        return TopicRows(_published(current, found), rows, alike)
 
 
 def _content(pointer: Location) -> bytes:
@@ -251,61 +207,53 @@ def _content(pointer: Location) -> bytes:
         raise ExpectationsError(f"{pointer} cannot be read: {error.strerror}") from error
 
 
-def _pointer(pointer: Location, content: bytes) -> _Pointer:
+def _parse(pointer: Location, content: bytes) -> Mapping[str, Any]:
+    """Return the fields of a pointer. Raises ExpectationsError.
+
+    The checksum is of all of them: with the version of this release they are as its rollup wrote them.
+    """
     try:
-        current = _Pointer.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        name = ".".join(map(str, first["loc"]))[:100]
-        raise ExpectationsError(f"{pointer} is not a published pointer: {name}: {first['msg']}") from error
-    if (found := checksum_of(json.loads(content))) != current.checksum:
+        current = json.loads(content)
+        version, found, written = current["schema_version"], checksum_of(current), current["checksum"]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ExpectationsError(f"{pointer} is not a published pointer ({type(error).__name__})") from error
+    if version != SCHEMA_VERSION:
         raise ExpectationsError(
-            f"{pointer} is damaged: its content has the checksum {found}, it says {current.checksum}"
+            f"{pointer} is not a published pointer: schema_version must be {SCHEMA_VERSION}, got {str(version)[:20]}: "
+            "it was published by another release; run the exporter and the rollup at the same version"
         )
-    return current
+    if found != written:
+        raise ExpectationsError(f"{pointer} is damaged: its content has the checksum {found}, it says another one")
+    return current  # type: ignore[no-any-return]
 
 
-def _load(folder: Location, content: bytes) -> Published:
-    current = _pointer(folder / "current.json", content)
-    with _reading(folder, current) as target:
-        rows = published_rows.read(target)
+def _published(current: Mapping[str, Any], rows: ExpectationTable) -> Published:
+    as_of, published_at = (datetime.fromisoformat(current[name]).timestamp() for name in ("as_of", "published_at"))
+    alarms = current["false_alarms"]
+    rates = {(stream, kind): rate for stream, of_kinds in alarms.items() for kind, rate in of_kinds.items()}
     return Published(
-        current.as_of.timestamp(),
-        current.published_at.timestamp(),
-        current.thresholds,
-        {
-            (stream, kind): rate
-            for stream, rates in current.false_alarms.items()
-            for kind, rate in rates.items()
-            if rate is not None
-        },
+        as_of,
+        published_at,
+        current["thresholds"],
+        {key: rate for key, rate in rates.items() if rate is not None},
         rows,
-        _past_alarms(current),
+        {
+            stream: PastAlarms(**counted, promised=rates.get((stream, "promised")))
+            for stream, counted in current["counted"].items()
+        },
     )
 
 
-def _past_alarms(current: _Pointer) -> Mapping[str, PastAlarms]:
-    return {
-        stream: PastAlarms(**one.model_dump(), promised=current.false_alarms.get(stream, {}).get("promised"))
-        for stream, one in current.counted.items()
-    }
-
-
 @contextmanager
-def _reading(folder: Location, current: _Pointer) -> Iterator[Location]:
+def _reading(folder: Location, current: Mapping[str, Any]) -> Iterator[Location]:
     """Compare a published set with its checksums; turn every error while it is read into an ExpectationsError."""
-    target = folder / current.expectations
+    target = folder / str(current["expectations"])
     try:
         with raise_os_errors(target):
-            _compare(target, current.files)
-            yield target
-    except ExpectationsError:
-        raise
+            if whole := checksums_below(target) == current["files"]:
+                yield target
     except Exception as error:
         # pyarrow documents no list of errors for damaged files, and none may end the exporter.
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
-
-
-def _compare(target: Location, files: Mapping[str, str]) -> None:
-    if checksums_below(target) != files:
+    if not whole:
         raise ExpectationsError(f"{target} is damaged: its files do not have the checksums in current.json")

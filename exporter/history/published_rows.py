@@ -31,13 +31,6 @@ from exporter.domain.learning.traffic_clock import HOURS
 from exporter.domain.verdicts import Expectation
 from exporter.storage.files import Location, resolve_for_pyarrow
 
-_LATER = (
-    *("pause_slots", "polled_from", "schedule", "rests", "falling", "history_start", "observed_seconds"),
-    *("largest_silence_seconds", "largest_silence_end", "largest_missed", "weeks", "active_slots", "replication"),
-    "incident",
-)
-"""Columns that sets published by an older rollup lack."""
-
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 
 
@@ -45,8 +38,7 @@ def read(folder: Location) -> ExpectationTable:
     """Return the rows of a published set. Raises whatever pyarrow does, TypeError and ValueError."""
     place, storage = resolve_for_pyarrow(folder)
     dataset = pq.ParquetDataset(place, filesystem=storage)
-    names = [column.name for column in fields(Expectation) if column.name in dataset.schema.names]
-    return table_of(dataset.read(columns=names, use_threads=False))
+    return table_of(dataset.read(columns=[column.name for column in fields(Expectation)], use_threads=False))
 
 
 def table_of(rows: pa.Table) -> ExpectationTable:
@@ -54,9 +46,6 @@ def table_of(rows: pa.Table) -> ExpectationTable:
     found: dict[str, pa.Array] = {}
     for column in fields(Expectation):
         name, kind = column.name, str(column.type)
-        if name in _LATER and name not in rows.schema.names:
-            found[name] = pa.nulls(len(rows), pa.string() if name in TEXTS else pa.null())
-            continue
         found[name] = values = rows.column(name).combine_chunks()
         if not kind.endswith(" | None") and values.null_count:
             raise ValueError(f"{name} must not be null")

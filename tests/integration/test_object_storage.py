@@ -176,7 +176,7 @@ def test_expectations_are_read_from_object_storage_and_stay_in_force_while_it_is
     assert expectations.refresh()
     assert expectations.published is not None and len(expectations.published.rows) == 1
     found = read_topic_rows(s3.location("published-there"), "orders")
-    assert found is not None and found.as_of == MONDAY
+    assert found is not None and found.published.as_of == MONDAY
     s3.kill()
     assert not expectations.refresh()
     assert len(expectations.published.rows) == 1

@@ -10,8 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from exporter.domain.verdicts import Expectation
+from spark_rollups.schemas import EXPECTATIONS
 from tests.pointer import point_to
 
 HOUR = 3600.0
@@ -54,36 +56,7 @@ _COMMON: dict[str, object] = {
     "suspect_silence_seconds": None,
 }
 
-_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("cluster", "topic", "topic_id")),
-        ("partition", pa.int32()),
-        ("as_of", pa.timestamp("us", tz="UTC")),
-        ("end_offset", pa.int64()),
-        ("last_advance", pa.timestamp("us", tz="UTC")),
-        *((name, pa.string()) for name in ("verdict", "evidence", "rule")),
-        *((name, pa.float64()) for name in ("slot_seconds", "max_silence_seconds", "suspect_silence_seconds")),
-        *((name, pa.float64()) for name in ("suspect_score", "dead_score")),
-        ("profile", pa.list_(pa.float32())),
-        *((name, pa.float64()) for name in ("clock_step", "log_mean", "log_spread")),
-        *((name, pa.timestamp("us", tz="UTC")) for name in ("history_start", "largest_silence_end")),
-        *((name, pa.float64()) for name in ("observed_seconds", "largest_silence_seconds", "largest_missed")),
-        *((name, pa.int64()) for name in ("weeks", "active_slots")),
-        *((name, pa.string()) for name in ("replication", "incident")),
-        ("schema_version", pa.int32()),
-    ]
-)
-
-
-_MOMENTS = ("as_of", "last_advance", "history_start", "largest_silence_end")
-_SECONDS = ("cycle_seconds", "cycle_start_seconds", "late_nats", "usual_seconds", "latest_seconds")
-SCHEDULE = pa.struct(
-    [
-        ("deadlines", pa.list_(pa.float32())),
-        *((name, pa.float64()) for name in _SECONDS),
-        *((name, pa.int64()) for name in ("runs_a_week", "days", "weeks")),
-    ]
-)
+_MOMENTS = ("as_of", "last_advance", "polled_from", "history_start", "largest_silence_end")
 
 
 def publish(history: Path, *rows: Expectation, **further: object) -> None:
@@ -100,10 +73,6 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
             for name, at in ((name, getattr(row, name)) for name in _MOMENTS)
         }
         records.append({**asdict(row), **times, "schema_version": 1, **further})
-    schema = _SCHEMA
-    if any(row.schedule is not None for row in rows):
-        schema = schema.append(pa.field("pause_slots", pa.float64())).append(pa.field("schedule", SCHEDULE))
-    if "weekly_scores" in further:
-        schema = schema.append(pa.field("weekly_scores", pa.list_(pa.float64())))
+    schema = to_arrow_schema(EXPECTATIONS, timezone="UTC")
     pq.write_table(pa.Table.from_pylist(records, schema), target / "part-0.parquet")
     point_to(target, rows[0].as_of if rows else MONDAY)

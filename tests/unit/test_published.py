@@ -52,7 +52,7 @@ def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) 
     assert (row.as_of, row.last_advance, row.end_offset) == (MONDAY, None, 10)
     assert published.as_of == MONDAY
     assert published.false_alarms == {("topic", "promised"): 0.5, ("topic", "realised"): 0.0}
-    assert published.past_alarms == {}, "a rollup of an earlier release counts none"
+    assert published.past_alarms == {}
     assert not expectations.refresh(), "an unchanged pointer is not read again"
 
 
@@ -61,10 +61,9 @@ def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) 
     [
         (
             {"schema_version": 9},
-            r"current\.json is not a published pointer: schema_version: must be 1, got 9: it was published by another",
+            r"current\.json is not a published pointer: schema_version must be 1, got 9: it was published by another",
         ),
         ({"expectations": "missing"}, r"missing is damaged"),
-        ({"as_of": "2026-03-01T12:00:00"}, r"as_of: Input should have timezone info"),
     ],
 )
 def test_an_unusable_set_is_named_and_the_last_good_one_stays(

@@ -56,13 +56,13 @@ _BINS = np.append(np.arange(0.0, 20.0, 0.02), np.inf)
 
 @dataclass(frozen=True, slots=True)
 class PastAlarms:
-    """False alarms and outages in the weeks before a rollup; None where an older rollup did not count."""
+    """False alarms and outages in the weeks before a rollup."""
 
     false_alarms: int
     topic_weeks: int
-    outages: int | None = None
+    outages: int = 0
     """Outages that were repaired."""
-    outages_alarmed: int | None = None
+    outages_alarmed: int = 0
     """Repaired outages that had the verdict dead."""
     alarms_a_week: float | None = None
     """Alarms to expect, false or in outages: past silences a week that the present threshold calls dead."""
