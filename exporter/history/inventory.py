@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,8 +38,6 @@ class _Facts(NamedTuple):
 class _LastRows(ColumnSet):
     at: Floats
     """When; NaN where there is none, and other columns are then invalid."""
-    facts: NDArray[np.int64]
-    """The number of the topic's facts."""
     read: Flags
     """Whether the offsets are known."""
     leader: NDArray[np.int32]
@@ -48,30 +46,6 @@ class _LastRows(ColumnSet):
     newest: Floats
     state: Codes
     reason: Codes
-
-
-class _Numbering:
-    """Gives equal facts the same number, for as long as it is in use."""
-
-    def __init__(self) -> None:
-        self._values: dict[int, _Facts] = {}
-        self._given = 0
-
-    def __getitem__(self, number: int) -> _Facts:
-        return self._values[number]
-
-    def of(self, values: Sequence[_Facts | None], in_use: Iterable[int]) -> NDArray[np.int64]:
-        """Return the number of each of n values [n], -1 for None. Numbers other than these and ``in_use`` end."""
-        used = set(in_use)
-        self._values = {number: value for number, value in self._values.items() if number in used}
-        numbers: dict[_Facts | None, int] = {value: number for number, value in self._values.items()}
-        numbers[None] = -1
-        for value in values:
-            if value not in numbers and value is not None:
-                numbers[value] = self._given
-                self._values[self._given] = value
-                self._given += 1
-        return np.array([numbers[value] for value in values], dtype=np.int64)
 
 
 class InventoryRows:
@@ -86,9 +60,8 @@ class InventoryRows:
         self._last_rows = _LastRows.blank(0)
         self._row: Rows = np.zeros(0, dtype=np.intp)
         """The row in ``_last_rows`` of each row of the snapshot."""
-        self._facts = _Numbering()
-        self._facts_now: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """The number of the present facts of each row of the snapshot."""
+        self._facts: dict[str, _Facts] = {}
+        """By topic."""
 
     def due(self, snapshot: Snapshot) -> list[Columns]:
         """Return the changed rows at a good poll, and remember them as written; nothing where nothing changed.
@@ -103,7 +76,6 @@ class InventoryRows:
         age = at - last.at[self._row]
         new = (
             ~((age >= 0) & (age < AGAIN_SECONDS))
-            | (last.facts[self._row] != self._facts_now)
             | (_LASTING[last.state[self._row]] != _LASTING[table.state_now])
             | (table.read & ~last.read[self._row])
         )
@@ -117,7 +89,6 @@ class InventoryRows:
         """Remember these rows of a snapshot as of ``at``."""
         last, rows, read = self._last_rows, self._row[due], table.read[due]
         last.at[rows] = at
-        last.facts[rows] = self._facts_now[due]
         last.read[rows] = read
         last.leader[rows] = np.where(read, table.led_by[due], table.leader[due])
         last.earliest[rows], last.latest[rows] = table.earliest[due], table.latest[due]
@@ -140,23 +111,21 @@ class InventoryRows:
         if undescribed.any():
             wanted, _ = layout.joined(np.arange(len(layout)), self._layout, np.flatnonzero(undescribed))
         here, there = wanted.moves_from(self._layout)
-        before, self._last_rows, self._layout = (
-            self._last_rows,
-            _LastRows.blank(len(wanted), facts=-1, leader=NO_LEADER),
-            wanted,
-        )
+        before, self._last_rows = self._last_rows, _LastRows.blank(len(wanted), leader=NO_LEADER)
         self._last_rows.put(here, before[there])
-        self._row = wanted.moves_from(layout)[0]
-        infos = (topics[name] for name in layout.topics)
-        facts = [_Facts(info.topic_id, info.config, info.owner) for info in infos]
-        self._facts_now = self._facts.of(facts, np.unique(self._last_rows.facts).tolist())[layout.topic]
+        self._layout, self._row = wanted, wanted.moves_from(layout)[0]
+        facts = {name: _Facts(topics[name].topic_id, topics[name].config, topics[name].owner) for name in layout.topics}
+        changed = np.array([facts[name] != self._facts.get(name) for name in layout.topics], dtype=np.bool_)
+        # Rows that were never written are due.
+        self._last_rows.at[self._row[changed[layout.topic]]] = np.nan
+        self._facts = {name: self._facts[name] for name in wanted.topics if name in self._facts} | facts
         self._metadata, self._of = snapshot.metadata, layout
         return gone
 
     def _rows(self, rows: Rows, at: float, *, deleted: bool) -> Columns:
         last, unread = self._last_rows, ~self._last_rows.read[rows]
-        used, which = np.unique(last.facts[rows], return_inverse=True)
-        facts = [self._facts[number] for number in used.tolist()]
+        used, which = np.unique(self._layout.topic[rows], return_inverse=True)
+        facts = [self._facts[self._layout.topics[number]] for number in used.tolist()]
         columns: dict[str, Column] = {
             "cluster": self._cluster,
             "topic": Named(self._layout.topics, self._layout.topic[rows]),
