@@ -11,7 +11,7 @@ from types import ModuleType
 from pyspark.sql.types import StructType
 
 from exporter.domain.history.rows import SCHEMA_VERSION
-from exporter.history.spool import TABLES as SPOOL
+from exporter.history.tables import TABLES as SPOOL
 from spark_rollups import schemas
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
 
 from exporter.backfill.cutoff import Cutoffs, Request, Stream
 from exporter.backfill.run import Backfill, BackfillResult
@@ -12,7 +14,6 @@ from exporter.backfill.slot_search import Windows
 from exporter.backfill.spool_rows import coverage_rows, inventory_rows, window_rows
 from exporter.domain.history.rows import Coverage, Inventory, Window
 from exporter.domain.ports import Clock, OffsetSource
-from exporter.history.tables import Columns, table_of
 
 T = TypeVar("T", Window, Inventory, Coverage)
 
@@ -35,16 +36,16 @@ def run_backfill(
     coverage: list[Coverage] = []
 
     def emit(cutoffs: Cutoffs, found: Windows) -> None:
-        windows.extend(_objects(Window, [window_rows(request, cutoffs, found)]))
-        inventory.extend(_objects(Inventory, [inventory_rows(request, cutoffs)]))
-        coverage.extend(_objects(Coverage, [coverage_rows(request, cutoffs, found)]))
+        windows.extend(_objects(Window, window_rows(request, cutoffs, found)))
+        inventory.extend(_objects(Inventory, inventory_rows(request, cutoffs)))
+        coverage.extend(_objects(Coverage, coverage_rows(request, cutoffs, found)))
 
     result = Backfill(source, request, clock=clock, emit=emit, **given).run(backfilled)
     return Run(windows, inventory, result, coverage)
 
 
-def _objects(kind: type[T], columns: Sequence[Columns]) -> list[T]:
-    rows = table_of(columns).drop_columns(["schema_version"]).to_pylist()
+def _objects(kind: type[T], table: pa.Table) -> list[T]:
+    rows = table.drop_columns(["schema_version"]).to_pylist()
     return [kind(**{name: _seconds(value) for name, value in row.items()}) for row in rows]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from exporter.backfill.cutoff import Batch, Cutoffs, Request
 from exporter.backfill.slot_search import Windows
@@ -12,10 +13,10 @@ from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import ANSWERED, REASONS
 from exporter.domain.polls.table import STATES
 from exporter.history.inventory import config_columns
-from exporter.history.tables import Column, Columns, Masked, Named, columns_of
+from exporter.history.tables import Column, masked, named, spool_table, table_of
 
 
-def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns:
+def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Table:
     """Return windows as rows of the spool."""
     batch, rows = cutoffs.batch, windows.row
     failed = windows.reason != ANSWERED
@@ -26,44 +27,44 @@ def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns
         "window_end": windows.end,
         "polls_ok": (~failed).astype(np.int64),
         "observed_seconds": np.where(failed, 0.0, seconds),
-        "records": Masked(windows.end_offset - windows.start_offset, failed),
+        "records": masked(windows.end_offset - windows.start_offset, failed),
         "first_advance": windows.first_advance,
         "last_advance": windows.last_advance,
         "resolution_seconds": windows.resolution,
-        "start_offset": Masked(windows.start_offset, failed),
-        "end_offset": Masked(windows.end_offset, failed),
-        "log_start_offset": Masked(cutoffs.earliest[rows], ~cutoffs.known[rows]),
+        "start_offset": masked(windows.start_offset, failed),
+        "end_offset": masked(windows.end_offset, failed),
+        "log_start_offset": masked(cutoffs.earliest[rows], ~cutoffs.known[rows]),
         "max_timestamp": windows.max_timestamp,
         "future_timestamps": windows.future.astype(np.int64),
         "offset_regressions": np.zeros(len(windows), dtype=np.int64),
         "reason": _reasons(windows.reason),
     }
-    return Columns(Window, len(windows), columns)
+    return spool_table(Window, len(windows), columns)
 
 
-def inventory_rows(request: Request, cutoffs: Cutoffs) -> Columns:
+def inventory_rows(request: Request, cutoffs: Cutoffs) -> pa.Table:
     """Return partitions as rows of the spool."""
     batch, topic = cutoffs.batch, cutoffs.batch.layout.topic
     columns: dict[str, Column] = {
         **_named(request, batch, np.arange(len(batch))),
         "observed_at": cutoffs.at,
-        "earliest_offset": Masked(cutoffs.earliest, ~cutoffs.known),
-        "latest_offset": Masked(cutoffs.latest, ~cutoffs.planned),
+        "earliest_offset": masked(cutoffs.earliest, ~cutoffs.known),
+        "latest_offset": masked(cutoffs.latest, ~cutoffs.planned),
         "max_timestamp": np.where(cutoffs.planned, cutoffs.newest, np.nan),
-        "state": Named(STATES, cutoffs.state),
+        "state": named(STATES, cutoffs.state),
         "reason": _reasons(cutoffs.reason),
-        "owner": Named([info.owner for info in batch.infos], topic),
+        "owner": named([info.owner for info in batch.infos], topic),
         "deleted": False,
         **config_columns([info.config for info in batch.infos], topic),
     }
-    return Columns(Inventory, len(batch), columns)
+    return spool_table(Inventory, len(batch), columns)
 
 
-def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> Columns:
+def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Table:
     """Return what proves the silences of these partitions, as a row of the spool."""
     end = float(cutoffs.end.min())
     failed = int(np.sum(windows.reason != ANSWERED))
-    return columns_of(
+    return table_of(
         [
             Coverage(
                 cluster=request.cluster,
@@ -87,14 +88,14 @@ def _named(request: Request, batch: Batch, rows: Rows) -> dict[str, Column]:
     topic, leader = batch.layout.topic[rows], batch.leader[rows]
     return {
         "cluster": request.cluster,
-        "topic": Named(batch.layout.topics, topic),
-        "topic_id": Named([info.topic_id for info in batch.infos], topic),
+        "topic": named(batch.layout.topics, topic),
+        "topic_id": named([info.topic_id for info in batch.infos], topic),
         "partition": batch.layout.partition[rows],
         "exporter": request.exporter,
         "source": Source.BACKFILL.value,
-        "leader": Masked(leader, leader == NO_LEADER),
+        "leader": masked(leader, leader == NO_LEADER),
     }
 
 
-def _reasons(codes: Codes) -> Named:
-    return Named(REASONS, codes.astype(np.intp) - 1)
+def _reasons(codes: Codes) -> pa.Array:
+    return named(REASONS, codes.astype(np.intp) - 1)

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from exporter.backfill.cutoff import FirstPolls, Stream
 from exporter.domain.history.rows import Inventory, Source
-from exporter.history.spool import TABLES, Spool, list_finished_files
-from exporter.history.tables import ForeignFileError, read_columns
+from exporter.history.spool import Spool, list_finished_files
+from exporter.history.tables import TABLES, ForeignFileError, read_columns
 from exporter.storage.files import Location
 
 log = logging.getLogger(__name__)

@@ -101,7 +101,7 @@ class _Cluster:
         found = [window_rows(self._request, cutoffs, windows)] if len(windows) else []
         coverage = coverage_rows(self._request, cutoffs, windows)
         inventory = inventory_rows(self._request, cutoffs)
-        self._spool.write_files(self._name, [(at, [each]) for each in (*found, coverage, inventory)])
+        self._spool.write_files(self._name, at, [*found, coverage, inventory])
 
     def _say_resumable(self, what: str) -> None:
         self._screen.say(f"{what}; the next backfill writes what is missing")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
@@ -15,7 +16,7 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig
 from exporter.domain.polls.readings import REASONS, State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
-from exporter.history.tables import Column, Columns, Masked, Named
+from exporter.history.tables import Column, masked, named, spool_table
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
@@ -63,15 +64,15 @@ class InventoryRows:
         self._facts: dict[str, _Facts] = {}
         """By topic."""
 
-    def due(self, snapshot: Snapshot) -> list[Columns]:
-        """Return the changed rows at a good poll, and remember them as written; nothing where nothing changed.
+    def due(self, snapshot: Snapshot) -> pa.Table:
+        """Return the changed rows at a good poll, and remember them as written.
 
         Partitions are in order, deleted ones at the end.
         """
         table, at = snapshot.table, snapshot.taken_at
-        written = []
+        gone = list[pa.Table]()
         if snapshot.metadata is not self._metadata or table.layout is not self._of:
-            written = [self._lay_out(snapshot)]
+            gone.append(self._lay_out(snapshot))
         last = self._last_rows
         age = at - last.at[self._row]
         new = (
@@ -80,10 +81,8 @@ class InventoryRows:
             | (table.read & ~last.read[self._row])
         )
         due = np.flatnonzero(new)
-        if len(due):
-            self._note(due, table, at)
-            written.insert(0, self._rows(self._row[due], at, deleted=False))
-        return [rows for rows in written if rows.count]
+        self._note(due, table, at)
+        return pa.concat_tables([self._rows(self._row[due], at, deleted=False), *gone])
 
     def _note(self, due: Rows, table: Table, at: float) -> None:
         """Remember these rows of a snapshot as of ``at``."""
@@ -95,7 +94,7 @@ class InventoryRows:
         last.newest[rows] = np.where(read, table.newest[due], np.nan)
         last.state[rows], last.reason[rows] = table.state_now[due], table.reason_now[due]
 
-    def _lay_out(self, snapshot: Snapshot) -> Columns:
+    def _lay_out(self, snapshot: Snapshot) -> pa.Table:
         """Take the partitions and facts of a snapshot, and return rows of deleted partitions.
 
         A topic that could not be described keeps its partitions.
@@ -122,29 +121,29 @@ class InventoryRows:
         self._metadata, self._of = snapshot.metadata, layout
         return gone
 
-    def _rows(self, rows: Rows, at: float, *, deleted: bool) -> Columns:
+    def _rows(self, rows: Rows, at: float, *, deleted: bool) -> pa.Table:
         last, unread = self._last_rows, ~self._last_rows.read[rows]
         used, which = np.unique(self._layout.topic[rows], return_inverse=True)
         facts = [self._facts[self._layout.topics[number]] for number in used.tolist()]
         columns: dict[str, Column] = {
             "cluster": self._cluster,
-            "topic": Named(self._layout.topics, self._layout.topic[rows]),
-            "topic_id": Named([one.topic_id for one in facts], which),
+            "topic": named(self._layout.topics, self._layout.topic[rows]),
+            "topic_id": named([one.topic_id for one in facts], which),
             "partition": self._layout.partition[rows],
             "exporter": self._exporter,
             "source": Source.POLL.value,
             "observed_at": at,
-            "leader": Masked(last.leader[rows], last.leader[rows] == NO_LEADER),
-            "earliest_offset": Masked(last.earliest[rows], unread),
-            "latest_offset": Masked(last.latest[rows], unread),
+            "leader": masked(last.leader[rows], last.leader[rows] == NO_LEADER),
+            "earliest_offset": masked(last.earliest[rows], unread),
+            "latest_offset": masked(last.latest[rows], unread),
             "max_timestamp": last.newest[rows],
-            "state": Named(STATES, last.state[rows]),
-            "reason": Named(REASONS, last.reason[rows].astype(np.intp) - 1),
-            "owner": Named([one.owner for one in facts], which),
+            "state": named(STATES, last.state[rows]),
+            "reason": named(REASONS, last.reason[rows].astype(np.intp) - 1),
+            "owner": named([one.owner for one in facts], which),
             "deleted": deleted,
             **config_columns([one.config for one in facts], which),
         }
-        return Columns(Inventory, len(rows), columns)
+        return spool_table(Inventory, len(rows), columns)
 
 
 def config_columns(configs: Sequence[TopicConfig | None], topic: Rows) -> dict[str, Column]:
@@ -152,8 +151,8 @@ def config_columns(configs: Sequence[TopicConfig | None], topic: Rows) -> dict[s
     known = [config or _NO_CONFIG for config in configs]
     tiered, unknown = np.array([[one.remote_storage, one is _NO_CONFIG] for one in known], np.bool_).reshape(-1, 2).T
     return {
-        "timestamp_type": Named([one.timestamp_type for one in known], topic),
-        "cleanup_policy": Named([one.cleanup_policy for one in known], topic),
+        "timestamp_type": named([one.timestamp_type for one in known], topic),
+        "cleanup_policy": named([one.cleanup_policy for one in known], topic),
         "retention_seconds": np.array([one.retention_seconds for one in known], dtype=np.float64)[topic],
-        "remote_storage": Masked(tiered[topic], unknown[topic]),
+        "remote_storage": masked(tiered[topic], unknown[topic]),
     }

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 
 import numpy as np
+import pyarrow as pa
 
 from exporter.domain.arrays import Floats
 from exporter.domain.groups.readers import find_readers
@@ -23,7 +24,7 @@ from exporter.history.cluster_states import HistoryProgress, LastState
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
 from exporter.history.spool import HistoryError, Loss, Spool
-from exporter.history.tables import Column, Columns, Named, columns_of
+from exporter.history.tables import Column, named, spool_table, table_of
 from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFiles
 from exporter.history.windows import OpenWindow
 
@@ -150,7 +151,7 @@ class History:
         current.fold(snapshot, self._clock_moved - self._moved_at_advance)
         self._moved_at_advance[table.advanced_by > 0] = self._clock_moved
         self._topics, self._relations.inspected = snapshot.metadata.topics, snapshot.inspected
-        rows = [] if current.behind else self._inventory.due(snapshot)
+        rows = None if current.behind else self._inventory.due(snapshot)
         if rows:
             self._unwritten.add(UnwrittenFiles(snapshot.taken_at, [rows]))
             self._unwritten.write_soon(snapshot.taken_at)
@@ -185,15 +186,15 @@ class History:
         self._open = OpenWindow(start, end, last_poll=at, behind=behind)
         return self._open
 
-    def _by_new_clock(self, snapshot: Snapshot) -> Columns:
+    def _by_new_clock(self, snapshot: Snapshot) -> pa.Table:
         """Return last advances by the new clock, after it was set: otherwise Spark would see a silence."""
         table, topics = snapshot.table, snapshot.metadata.topics
         rows = np.flatnonzero(~np.isnan(table.last_advance) & (table.advanced_by == 0))
         names, topic, last = table.layout.topics, table.layout.topic[rows], table.last_advance[rows]
         columns: dict[str, Column] = {
             "cluster": self._cluster,
-            "topic": Named(names, topic),
-            "topic_id": Named([topics[name].topic_id for name in names], topic),
+            "topic": named(names, topic),
+            "topic_id": named([topics[name].topic_id for name in names], topic),
             "partition": table.layout.partition[rows],
             "window_start": last,
             "window_end": last,
@@ -209,7 +210,7 @@ class History:
             "future_timestamps": 0,
             "offset_regressions": 0,
         }
-        return Columns(Window, len(rows), columns)
+        return spool_table(Window, len(rows), columns)
 
     def _close(self, window: OpenWindow, end: float) -> None:
         lost = len(window)
@@ -219,7 +220,7 @@ class History:
             lost = 0
             # As of the last poll: an aligned end comes again where the clock is set back.
             if not window.behind and (relations := self._relations.due(self._topics, window.last_poll)):
-                self._unwritten.add(UnwrittenFiles(window.last_poll, [[relations]]))
+                self._unwritten.add(UnwrittenFiles(window.last_poll, [relations]))
         except Exception:
             log.exception(
                 "history of cluster %s: internal error at the end of an interval; %d windows of it are lost",
@@ -250,4 +251,4 @@ class History:
             interval_seconds=self._interval,
         )
         # Coverage last: after a crash in between it must not prove a silence whose advances were not written.
-        self._unwritten.add(UnwrittenFiles(window.start, [*([rows] if rows else []), [columns_of([coverage])]]))
+        self._unwritten.add(UnwrittenFiles(window.start, [*([rows] if rows.num_rows else []), table_of([coverage])]))

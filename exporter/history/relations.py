@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from exporter.domain.groups.readers import TopicReaders
 from exporter.domain.groups.sweep import GroupRole
@@ -19,7 +20,7 @@ from exporter.domain.replicas.comparison import (
     Comparison,
     ReplicaState,
 )
-from exporter.history.tables import Columns, columns_of
+from exporter.history.tables import table_of
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
@@ -71,13 +72,13 @@ class Relations:
         self._written: dict[tuple[str, str | None], Relation] = {}
         """The last row of each topic, by name and id."""
 
-    def due(self, topics: Mapping[str, TopicInfo], at: float) -> Columns | None:
+    def due(self, topics: Mapping[str, TopicInfo], at: float) -> pa.Table | None:
         """Return the rows that changed at ``at`` (Unix seconds), and remember them as written; None where none did."""
         now = {(row.topic, row.topic_id): row for row in self._rows(topics, at)}
         written = {life: row for life, row in self._written.items() if life in now}
         due = {life: row for life, row in now.items() if _is_due(row, written.get(life))}
         self._written = written | due
-        return columns_of(list(due.values())) if due else None
+        return table_of(list(due.values())) if due else None
 
     def _rows(self, topics: Mapping[str, TopicInfo], at: float) -> list[Relation]:
         readers, sizes, copies = self._readers(), self._sizes(), dict[str, tuple[str, str, ReplicaState]]()

@@ -11,23 +11,24 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.domain.history.rows import Coverage, Inventory, Relation, Source, Window
+from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import HistoryProgress, state_file, state_files, write_state
 from exporter.history.tables import (
-    Columns,
+    TABLES,
     ForeignFileError,
     Row,
-    columns_of,
+    name_of,
     open_regular_file,
     read_columns,
     safe,
@@ -39,12 +40,6 @@ from exporter.storage.storage_thread import StorageThread
 
 log = logging.getLogger(__name__)
 
-TABLES: Mapping[type, str] = {
-    Window: "windows",
-    Coverage: "coverage",
-    Inventory: "inventory",
-    Relation: "relations",
-}
 STAMP = "%Y%m%dT%H%M%S%f"
 """The time in a file name, UTC."""
 _OF_BACKFILLS = f"~{Source.BACKFILL.value}"
@@ -115,24 +110,24 @@ class Spool:
         self._last_upkeep = at
         return True
 
-    def target(self, cluster: str, at: float, row: type[Row]) -> Location:
-        """Return the file that ``write`` would write rows of this class to."""
+    def target(self, cluster: str, at: float, table: str) -> Location:
+        """Return the file that rows of this table are written to."""
         # Where it is not of polls the name has a character that no exporter or cluster can bring.
         of_source = "" if self._source is Source.POLL else f"~{self._source.value}"
-        stem = f"{TABLES[row]}-{safe(self._exporter)}-{safe(cluster)}{of_source}"
-        return self.folder / TABLES[row] / f"{stem}-{_stamped(at)}-{self._writer}.parquet"
+        stem = f"{table}-{safe(self._exporter)}-{safe(cluster)}{of_source}"
+        return self.folder / table / f"{stem}-{_stamped(at)}-{self._writer}.parquet"
 
     def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
         """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
-        [size] = self.write_files(cluster, [(at, [columns_of(rows)])])
+        [size] = self.write_files(cluster, at, [table_of(rows)])
         return size
 
-    def write_files(self, cluster: str, files: Sequence[tuple[float, Sequence[Columns]]]) -> list[int]:
-        """Write files in this order, each with its time and rows of one class; return their sizes. Raises OSError.
+    def write_files(self, cluster: str, at: float, tables: Iterable[pa.Table]) -> list[int]:
+        """Write a file for each table, in this order; return their sizes. Raises OSError.
 
         After an error some may be written. To write them again does no harm: their names and rows are the same.
         """
-        return [_write(self.target(cluster, at, rows[0].row), rows) for at, rows in files]
+        return [_write(self.target(cluster, at, name_of(table)), table) for table in tables]
 
     def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> int:
         """Write the state file of a cluster; return its size in bytes. Raises OSError, leaving the one before."""
@@ -229,9 +224,8 @@ def list_finished_files(spool: Location, tables: Iterable[str] = TABLES.values()
     return sorted(files, key=lambda file: (file.written, file.path.name))
 
 
-def _write(path: Location, rows: Sequence[Columns]) -> int:
+def _write(path: Location, table: pa.Table) -> int:
     try:
-        table = table_of(rows)
         return storage.put(path, lambda file: pq.write_table(table, file, write_page_checksum=True))
     except MemoryError as error:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error

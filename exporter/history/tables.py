@@ -6,9 +6,9 @@ import errno
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -34,35 +34,27 @@ from exporter.storage.files import Location
 
 Row = Window | Coverage | Inventory | Relation
 
-METADATA: Mapping[str, str] = {"topic_liveness.schema_version": str(SCHEMA_VERSION)}
+TABLES: Mapping[type, str] = {
+    Window: "windows",
+    Coverage: "coverage",
+    Inventory: "inventory",
+    Relation: "relations",
+}
+_VERSION, _TABLE = "topic_liveness.schema_version", "topic_liveness.table"
 """The metadata of each file."""
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 
-
-class Named(NamedTuple):
-    """A text for each row, by its number; a negative number is null."""
-
-    names: Sequence[str | None]
-    number: NDArray[np.integer]
-
-
-class Masked(NamedTuple):
-    """A value for each row, null where it is unknown."""
-
-    values: NDArray[Any]
-    unknown: Flags
-
-
-Column: TypeAlias = Named | Masked | NDArray[Any] | str | float | bool | None
-"""The values of one column, or one value for all rows."""
+Column: TypeAlias = pa.Array | NDArray[Any] | str | float | bool | None
+"""The values of one column, or one value for all rows. Moments are Unix seconds; NaN is null."""
 
 
 def spool_schema(row: type[Row]) -> pa.Schema:
     """Return the Arrow schema of the spool table that holds rows of this class."""
     columns = [(column.name, _type(column.name, str(column.type))) for column in fields(row)]
-    return pa.schema([*columns, ("schema_version", pa.int32())], dict(METADATA))
+    metadata = {_VERSION: str(SCHEMA_VERSION), _TABLE: TABLES[row]}
+    return pa.schema([*columns, ("schema_version", pa.int32())], metadata)
 
 
 def _type(name: str, kind: str) -> pa.DataType:
@@ -71,60 +63,51 @@ def _type(name: str, kind: str) -> pa.DataType:
     return pa.int32() if name in INTEGERS_OF_32_BITS else _TYPES[kind.removesuffix(" | None")]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
-    """``count`` rows of one class. Times are Unix seconds. NaN is null, and so is every value of a missing column."""
-
-    row: type[Row]
-    count: int
-    columns: Mapping[str, Column]
-
-    def table(self) -> pa.Table:
-        """Return the rows as they are written."""
-        given: Mapping[str, Column] = {**self.columns, "schema_version": SCHEMA_VERSION}
-        schema = spool_schema(self.row)
-        return pa.table([_array(given.get(one.name), one.type, self.count) for one in schema], schema=schema)
+def name_of(table: pa.Table) -> str:
+    """Return the name of the spool table of which these are rows."""
+    return str(table.schema.metadata[_TABLE.encode()].decode())
 
 
-def table_of(parts: Sequence[Columns]) -> pa.Table:
-    """Return rows of one class as one Arrow table."""
-    return pa.concat_tables([part.table() for part in parts])
+def named(names: Sequence[str | None], number: NDArray[np.integer]) -> pa.Array:
+    """Return a text for each row, by its number; a negative number is null."""
+    # Members of enums are texts too.
+    texts = pa.array([None if text is None else str(text) for text in names], pa.string())
+    return texts.take(pa.array(number, pa.int64(), mask=number < 0))
 
 
-def columns_of(rows: Sequence[Row]) -> Columns:
-    """Return rows of one class in columns. Raises ValueError when there are none."""
+def masked(values: NDArray[Any], unknown: Flags) -> pa.Array:
+    """Return a value for each row, null where it is unknown."""
+    return pa.array(values, mask=unknown)
+
+
+def spool_table(row: type[Row], count: int, columns: Mapping[str, Column]) -> pa.Table:
+    """Return ``count`` rows of one class, as they are written. Every value of a column that is not given is null."""
+    given: Mapping[str, Column] = {**columns, "schema_version": SCHEMA_VERSION}
+    schema = spool_schema(row)
+    return pa.table([_array(given.get(one.name), one.type, count) for one in schema], schema=schema)
+
+
+def table_of(rows: Sequence[Row]) -> pa.Table:
+    """Return rows of one class, as they are written. Raises ValueError when there are none."""
     if not rows:
         raise ValueError("a spool file needs at least one row")
-    row = type(rows[0])
-    found: dict[str, Column] = {}
-    for column in fields(row):
+    row, found = type(rows[0]), dict[str, Column]()
+    for column in list(spool_schema(row))[:-1]:
         values = [getattr(one, column.name) for one in rows]
-        if _type(column.name, str(column.type)) == pa.string():
-            found[column.name] = Named(values, np.arange(len(rows)))
-        else:
-            unknown = np.array([value is None for value in values], np.bool_)
-            found[column.name] = Masked(np.array([0 if value is None else value for value in values]), unknown)
-    return Columns(row, len(rows), found)
+        is_moment = column.name in MOMENTS
+        found[column.name] = np.array(values, np.float64) if is_moment else pa.array(values, column.type)
+    return spool_table(row, len(rows), found)
 
 
 def _array(values: Column, kind: pa.DataType, count: int) -> pa.Array:
-    if isinstance(values, Named):
-        # Members of enums are texts too.
-        texts = pa.array([None if text is None else str(text) for text in values.names], pa.string())
-        return texts.take(pa.array(values.number, pa.int64(), mask=values.number < 0))
-    if isinstance(values, np.ndarray):
-        values = Masked(values, np.zeros(count, np.bool_))
-    if not isinstance(values, Masked):
-        if values is None:
-            return pa.nulls(count, kind)
-        return pa.repeat(pa.scalar(round(float(values) * 1e6) if kind == _TIMESTAMP else values, kind), count)
-    numbers, unknown = values
-    if numbers.dtype.kind == "f":
-        unknown = unknown | np.isnan(numbers)
-        numbers = np.where(unknown, 0.0, numbers)
+    if values is None:
+        return pa.nulls(count, kind)
+    if isinstance(values, str | float | bool | int):
+        values = np.full(count, values, object if isinstance(values, str) else None)
     if kind == _TIMESTAMP:
-        return pa.array(np.rint(numbers * 1e6).astype(np.int64), pa.int64(), mask=unknown).cast(kind)
-    return pa.array(numbers.astype(kind.to_pandas_dtype()), kind, mask=unknown)
+        unknown = np.isnan(values)
+        return pa.array(np.rint(np.where(unknown, 0.0, values) * 1e6).astype(np.int64), mask=unknown).cast(kind)
+    return pa.array(values, from_pandas=True).cast(kind)
 
 
 def safe(name: str) -> str:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import HistoryProgress
-from exporter.history.spool import TABLES, Loss, Spool
-from exporter.history.tables import Columns
+from exporter.history.spool import Loss, Spool
+from exporter.history.tables import TABLES, name_of
 from exporter.storage.storage_thread import no_answer
 
 log = logging.getLogger(__name__)
@@ -32,21 +34,15 @@ class HistoryCounts:
 
 
 class UnwrittenFiles(NamedTuple):
-    """Files that are written in this order, and lost together: the rows of each are of one class.
-
-    Without its windows the coverage of an interval would prove silences.
-    """
+    """Files that are written in this order, and lost together. Without its windows coverage would prove silences."""
 
     at: float
     """The time in their names."""
-    files: Sequence[Sequence[Columns]]
+    tables: Sequence[pa.Table]
 
     def rows(self) -> Counter[str]:
         """Return how many rows they hold, by table."""
-        counts: Counter[str] = Counter()
-        for batches in self.files:
-            counts[TABLES[batches[0].row]] += sum(batch.count for batch in batches)
-        return counts
+        return Counter({name_of(table): table.num_rows for table in self.tables})
 
 
 class Unwritten:
@@ -110,8 +106,7 @@ class Unwritten:
                 if state is not None:
                     self._spool.write_state(self._cluster, *state)
                 elif files is not None:
-                    for batches in files.files:
-                        self._spool.write_files(self._cluster, [(files.at, batches)])
+                    self._spool.write_files(self._cluster, *files)
                 else:
                     return
             except OSError as error:
@@ -137,7 +132,7 @@ class Unwritten:
         reason = error.strerror or type(error).__name__
         with self._lock:
             self._counts.failed_writes[reason] += 1
-            waiting = sum(len(files.files) for files in self._files)
+            waiting = sum(len(files.tables) for files in self._files)
         log.error(
             "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and retried. %s",
             self._cluster,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
@@ -14,7 +15,7 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, REASONS, State
 from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
-from exporter.history.tables import Column, Columns, Masked, Named
+from exporter.history.tables import Column, masked, named, spool_table
 
 _FUTURE = STATE_CODES[State.FUTURE]
 _PARTITION_BITS = 32
@@ -132,7 +133,7 @@ class OpenWindow:
     last_good_poll: float | None = None
     partitions_ok: int = 0
     partitions_failed: int = 0
-    by_new_clock: list[Columns] = field(default_factory=list)
+    by_new_clock: list[pa.Table] = field(default_factory=list)
     """Advances from before the clock was set, by the new clock."""
     _folded: _Folded = field(default_factory=lambda: _Folded.blank(0))
     _streams: _Streams = field(default_factory=_Streams)
@@ -173,8 +174,8 @@ class OpenWindow:
         self._folded = _Folded.joined([self._folded, _Folded.blank(new, leader=NO_LEADER)])
         self._metadata, self._layout = snapshot.metadata, layout
 
-    def rows(self, cluster: str, exporter: str, end: float) -> list[Columns]:
-        """Return the window of each stream with anything to write, nothing where there is none.
+    def rows(self, cluster: str, exporter: str, end: float) -> pa.Table:
+        """Return the window of each stream with anything to write.
 
         They end at ``end``, sorted by topic, partition and topic id, after rows for a clock that was set.
         """
@@ -192,8 +193,8 @@ class OpenWindow:
         unread = ~folded.read[streams]
         columns: dict[str, Column] = {
             "cluster": cluster,
-            "topic": Named(names, topic),
-            "topic_id": Named(ids, topic),
+            "topic": named(names, topic),
+            "topic_id": named(ids, topic),
             "partition": partition,
             "window_start": self.start,
             "window_end": end,
@@ -207,16 +208,16 @@ class OpenWindow:
             "last_advance": folded.last_advance[streams],
             "max_inner_gap_seconds": folded.max_inner_gap[streams],
             "resolution_seconds": folded.resolution[streams],
-            "start_offset": Masked(folded.start_offset[streams], unread),
-            "end_offset": Masked(folded.end_offset[streams], unread),
-            "log_start_offset": Masked(folded.log_start_offset[streams], unread),
-            "leader": Masked(folded.leader[streams], folded.leader[streams] == NO_LEADER),
+            "start_offset": masked(folded.start_offset[streams], unread),
+            "end_offset": masked(folded.end_offset[streams], unread),
+            "log_start_offset": masked(folded.log_start_offset[streams], unread),
+            "leader": masked(folded.leader[streams], folded.leader[streams] == NO_LEADER),
             "max_timestamp": folded.max_timestamp[streams],
             "future_timestamps": folded.future_timestamps[streams],
             "offset_regressions": folded.offset_regressions[streams],
-            "reason": Named(REASONS, folded.reason[streams].astype(np.intp) - 1),
+            "reason": named(REASONS, folded.reason[streams].astype(np.intp) - 1),
         }
-        return [part for part in (*self.by_new_clock, Columns(Window, len(streams), columns)) if part.count]
+        return pa.concat_tables([*self.by_new_clock, spool_table(Window, len(streams), columns)])
 
 
 def _places(names: Sequence[str]) -> Rows:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from exporter.history.spool import TABLES
+from exporter.history.tables import TABLES
 from spark_rollups.session import start_session
 from tests.bench.rollup import watched
 from tests.bench.running import WrongFiguresError, show

@@ -31,7 +31,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.history.spool import TABLES, list_finished_files
+from exporter.history.spool import list_finished_files
+from exporter.history.tables import TABLES
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
 from tests.bench.running import Writer, real_broker, say, show

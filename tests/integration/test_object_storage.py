@@ -158,7 +158,7 @@ def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Serv
     folder = s3.location("read")
     files = list_finished_files(folder / "spool")
     assert {file.path.parent.name for file in files} == {"windows", "coverage", "inventory"}
-    table = read_columns(bench.spool.target("c", 1_000_050.0, Window), Window, ["records"])
+    table = read_columns(bench.spool.target("c", 1_000_050.0, "windows"), Window, ["records"])
     assert table.column("records").to_pylist() == [3]
     kept = read_state(folder, "c", "exporter-1")
     assert kept is not None and ORDERS in kept.state.layout

@@ -20,7 +20,7 @@ import pytest
 
 from exporter.domain.history.rows import Window
 from exporter.history.spool import Spool
-from exporter.history.tables import columns_of
+from exporter.history.tables import table_of
 from tests.damage import damage
 from tests.demo.broker import free_port
 from tests.foreign import strays
@@ -46,7 +46,7 @@ def exporter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
     spool, published = folder / "history" / "spool", folder / "history" / "published"
     Spool(folder / "history", "e").write("default", 300.0, [ROW])
     strays(spool / "windows")
-    rows = columns_of([ROW]).table()
+    rows = table_of([ROW])
     foreign = rows.set_column(rows.schema.get_field_index("partition"), "partition", pa.array(["zero"]))
     pq.write_table(foreign, spool / "windows" / "windows-foreign.parquet")
     for name in ("windows-torn.parquet", ".windows-killed.parquet.999999"):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import TopicPartition
 from exporter.history.cluster_states import LastState
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
-from exporter.history.tables import Columns, Row
+from exporter.history.tables import name_of
 from tests.spark.story import World, at
 from tests.unit.readings import ManualClock, TableSource
 
@@ -21,18 +23,18 @@ class _OneFile(Spool):
 
     def __init__(self, history: Path, exporter: str) -> None:
         super().__init__(history, exporter)
-        self.rows_by_table: dict[type[Row], list[Columns]] = {}
+        self.rows_by_table: dict[str, list[pa.Table]] = {}
 
-    def write_files(self, _cluster: str, files: Sequence[tuple[float, Sequence[Columns]]]) -> list[int]:
+    def write_files(self, _cluster: str, _at: float, tables: Iterable[pa.Table]) -> list[int]:
         """Keep the rows."""
-        for _, rows in files:
-            self.rows_by_table.setdefault(rows[0].row, []).extend(rows)
-        return [0] * len(files)
+        for table in tables:
+            self.rows_by_table.setdefault(name_of(table), []).append(table)
+        return []
 
     def write_all(self, cluster: str) -> None:
         """Write what was kept."""
         for rows in self.rows_by_table.values():
-            super().write_files(cluster, [(at(0), rows)])
+            super().write_files(cluster, at(0), [pa.concat_tables(rows)])
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from exporter.domain.scoring.calibration import Calibration
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.published import Expectations
 from exporter.history.spool import Spool
-from exporter.history.tables import columns_of
+from exporter.history.tables import table_of
 from spark_rollups import ingest, spool_files
 from spark_rollups.publish import ahead, publish
 from spark_rollups.rollup import FIRST_DAY
@@ -166,7 +166,7 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_written_twice_counts_once(
         f"window_start {set_it} 1970-01-01 00:01": replace(row, window_start=60.0),
         f"window_end {set_it} {ahead:%Y-%m-%d %H:%M}": replace(row, window_end=ahead.timestamp()),
     }
-    written = columns_of([replace(one, observed_seconds=0.0) for one in faults.values()]).table()
+    written = table_of([replace(one, observed_seconds=0.0) for one in faults.values()])
     observed = pa.array([one.observed_seconds for one in faults.values()])
     written = written.set_column(written.column_names.index("observed_seconds"), "observed_seconds", observed)
     pq.write_table(written, good.with_name("windows-x.parquet"))

@@ -315,7 +315,7 @@ def test_rows_given_up_for_memory_are_named(tmp_path: Path, caplog: pytest.LogCa
     assert bench.history.counts.dropped["unwritable"] == 1
 
 
-@pytest.mark.parametrize("where", ["exporter.history.windows.Columns", "exporter.history.spool.table_of"])
+@pytest.mark.parametrize("where", ["exporter.history.windows.spool_table", "exporter.history.spool.name_of"])
 def test_an_internal_error_costs_one_window(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:

@@ -14,7 +14,6 @@ from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
 from exporter.history.relations import Relations, copies_of
-from exporter.history.tables import table_of
 from tests.groups import topic_readers
 from tests.snapshots import inspections_of
 from tests.unit.readings import Replica, replica_table
@@ -27,7 +26,7 @@ NOW = 1_772_539_200.0
 def rows_due(known: Relations, ago: float, topics: Mapping[str, TopicInfo]) -> list[dict[str, Any]]:
     """The rows due so long before now, as a file holds them."""
     rows = known.due(topics, NOW - ago)
-    return [] if rows is None else table_of([rows]).to_pylist()
+    return [] if rows is None else rows.to_pylist()
 
 
 @dataclass(frozen=True)

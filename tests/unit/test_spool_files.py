@@ -19,7 +19,7 @@ import pytest
 from exporter.backfill.spool_streams import SpoolStreams
 from exporter.domain.history.rows import Inventory, Source, Window
 from exporter.history.spool import Spool
-from exporter.history.tables import ForeignFileError, columns_of, read_columns
+from exporter.history.tables import ForeignFileError, read_columns, table_of
 from spark_rollups.spool_files import list_spool
 from tests.foreign import flips, strays
 
@@ -44,12 +44,12 @@ def spool(tmp_path: Path) -> Spool:
 
 def first_polls(spool: Spool) -> int:
     """What a backfill reads."""
-    return len(SpoolStreams(spool, "c").first_polls().streams)
+    return len(SpoolStreams(spool, "c").first_polls())
 
 
 def changed(row: Inventory, column: str, values: pa.Array | None) -> pa.Table:
     """A table of one row with a column of another type, or without it."""
-    table = columns_of([row]).table()
+    table = table_of([row])
     at = table.schema.get_field_index(column)
     return table.remove_column(at) if values is None else table.set_column(at, column, values)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -27,7 +28,6 @@ from exporter.history.cluster_states import HistoryProgress, LastState, read_sta
 from exporter.history.published import Published
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
-from exporter.history.tables import Columns
 from exporter.state.cluster import Rhythm
 from tests.exposed import verdict_of_orders
 from tests.monitors import monitor_of
@@ -50,9 +50,11 @@ class DyingSpool(Spool):
             raise OSError(errno.EIO, "killed")
         self.files_left -= 1
 
-    def write_files(self, cluster: str, files: Sequence[tuple[float, Sequence[Columns]]]) -> list[int]:
-        self._die()
-        return super().write_files(cluster, files)
+    def write_files(self, cluster: str, at: float, tables: Iterable[pa.Table]) -> list[int]:
+        for table in tables:
+            self._die()
+            super().write_files(cluster, at, [table])
+        return []
 
     def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> int:
         self._die()
