@@ -84,12 +84,12 @@ def once(settings: Settings, out: TextIO) -> int:
         state = None if last is None else last.state
         with closing(build_cluster(cluster, settings, clock, state=state, after=[monitor, *watches])) as collectors:
             outcome = collectors.poller.poll()
-            if (sweep := collectors.tier.sweep()).at is not None:
-                monitor.take_tier_sweep(sweep)
-            inspection = None if collectors.inspector is None else collectors.inspector.inspect()
-            if inspection is not None:
-                monitor.take_inspection(inspection)
-            if sweep.at is not None or (inspection is not None and inspection.at is not None):
+            rounds = [collectors.tier.sweep()]
+            if collectors.inspector is not None:
+                rounds.append(collectors.inspector.inspect())
+            for each in rounds:
+                monitor.take_round(each)
+            if any(each.at is not None for each in rounds):
                 outcome = collectors.poller.poll()
             if collectors.groups is not None and isinstance(outcome, Snapshot):
                 monitor.take_sweep(collectors.groups.sweep())

@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.log_ends import LogEnds
 from exporter.collectors.log_sizes import Inspector
+from exporter.collectors.metadata_cache import MetadataCache
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.topic_ids import TopicIds
-from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
 from exporter.domain.polls.activity import (
     Circumstances,
-    Sightings,
     apply_tiers,
     clock_set,
     conclude,
@@ -27,31 +27,21 @@ from exporter.domain.polls.activity import (
 )
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.inspections import NO_INSPECTIONS
-from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import (
-    ANSWERED,
     FUTURE_SLACK_SECONDS,
-    NO_ANSWER,
     Answers,
     PollFailure,
     Reason,
-    reason_code,
-    rows_with,
 )
 from exporter.domain.polls.table import ClusterChange, Snapshot, Table
-from exporter.domain.ports import Clock, PollSource, SnapshotSink, SourceError
+from exporter.domain.ports import Clock, Extents, PollSource, SnapshotSink, SourceError
 
 log = logging.getLogger(__name__)
 
 CLOCK_SET_SECONDS = 5.0
 """A larger difference between two clocks from poll to poll means that the wall clock was set."""
-
-_SPREAD = 0.618_033_988_749_895
-"""Multiples of this fraction (golden ratio) are spread evenly over (0, 1) for any number of rows."""
-
-_OUTDATED = (Reason.NOT_LEADER, Reason.UNKNOWN_TOPIC)
-"""Answers of a broker with newer metadata: metadata is read again, and the rows are looked up again."""
 
 _SEVERAL_CLUSTERS = (
     "several Kafka clusters answer in turn at the address of this one; next step: let bootstrap.servers name brokers "
@@ -70,6 +60,8 @@ class Poller:
         clock: Clock,
         *,
         earliest_interval: float = 0.0,
+        metadata_seconds: float = 0.0,
+        poll_interval: float = 0.0,
         tier: TierWatch | None = None,
         inspections: Inspector | None = None,
         readers: GroupWatch | None = None,
@@ -77,8 +69,9 @@ class Poller:
     ) -> None:
         """``earliest_interval`` is the largest age of the EARLIEST of a partition in seconds.
 
-        With 0 every poll looks it up, as it does where ``readers`` know of a group near the log start. It goes on
-        from ``state``, as if there had been no restart.
+        With 0 every poll looks it up, as it does where ``readers`` know of a group near the log start.
+        ``metadata_seconds`` is the largest age of metadata, but for large clusters. It goes on from ``state``, as if
+        there had been no restart.
         """
         self.cluster = cluster
         self._source = source
@@ -91,6 +84,7 @@ class Poller:
         self._started: float | None = None
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
         self._topic_ids = TopicIds()
+        self._metadata = MetadataCache(source, clock, max_age=metadata_seconds, poll_interval=poll_interval)
         self._polls = 0
         self._metadata_doubted = True
         self._counted: Mapping[str, int] = {}
@@ -163,15 +157,16 @@ class Poller:
         return PollFailure(self.cluster, self._clock.now(), self._clock.monotonic() - started, reason, detail)
 
     def _read(self, started: float, *, again: bool = False) -> Snapshot:
+        self._source.begin()
         fresh = again or self._metadata_doubted
-        metadata = self._source.metadata(fresh=fresh)
+        metadata = self._metadata.read(fresh=fresh)
         taken_at = self._now()
         ends = self._ends(metadata)
         ends.ask(self._source, self._due_until(started))
         started_over = ends.list_restarted()
         if started_over or (not fresh and ends.is_outdated()):
             # A topic was deleted, created again or moved: recognise that in this poll, not in the next.
-            metadata, before = self._source.metadata(fresh=True, doubted=started_over), ends
+            metadata, before = self._metadata.read(fresh=True, doubted=started_over), ends
             ends = self._ends(metadata)
             ends.take(before)
             ends.ask(self._source, self._due_until(started))
@@ -185,7 +180,10 @@ class Poller:
         wanted = np.union1d(find_unsettled(table), self._undecided(table))
         newest = Answers.none(0)
         if len(wanted):
-            newest = self._source.max_timestamp(wanted, table.earliest[wanted], table.latest[wanted])
+            # Batches from the end of the last good poll on were written later.
+            appended = np.where(table.restarted | np.isnan(table.previous_poll), -1, ends.table.latest)
+            extents = Extents(table.earliest[wanted], table.latest[wanted], appended[wanted])
+            newest = self._source.max_timestamp(metadata.membership.part(wanted), extents)
         if self._another_cluster_answered(taken_at):
             if again:
                 raise SourceError(Reason.OTHER, _SEVERAL_CLUSTERS)
@@ -250,10 +248,10 @@ class Poller:
         rows = [np.flatnonzero(several & (table.led_by == broker)) for broker in sorted(undecided)]
         return np.array([of_broker[self._polls % len(of_broker)] for of_broker in rows], dtype=np.intp)
 
-    def _ends(self, metadata: Metadata) -> _Ends:
+    def _ends(self, metadata: Metadata) -> LogEnds:
         layout = metadata.membership.layout
         urgent = np.zeros(0, dtype=np.intp) if self._readers is None else self._readers.near_log_start(layout)
-        return _Ends(metadata, self._topic_ids.of(metadata, self._table.topic_id), self._table, urgent)
+        return LogEnds(metadata, self._topic_ids.of(metadata, self._table.topic_id), self._table, urgent)
 
     def _due_until(self, started: float) -> float:
         """Return the expected monotonic time of the next poll. Look-ups that are due before then are due now."""
@@ -280,119 +278,6 @@ class Poller:
     def _new_lookups(self) -> Mapping[str, int]:
         before, self._counted = self._counted, dict(self._source.lookups())
         return Counter(self._counted) - Counter(before)
-
-
-class _Ends:
-    """The log start and the log end of each partition in one poll."""
-
-    def __init__(self, metadata: Metadata, topic_ids: NDArray[np.int64], table: Table, urgent: Rows) -> None:
-        """``table`` is that of the poll before, ``topic_ids`` are numbers by topic; no look-up is sent.
-
-        EARLIEST of ``urgent`` rows is always due.
-        """
-        membership = metadata.membership
-        layout = membership.layout
-        self.leader = membership.leader
-        self.table = table.laid_out(layout)
-        self._topic_id = topic_ids[layout.topic]
-        self._known = ~np.isnan(self.table.last_good_poll) & (self._topic_id == self.table.topic_id)
-        self._topic_reason = metadata.reason_of_topics[layout.topic]
-        self._urgent = np.zeros(len(layout), dtype=np.bool_)
-        self._urgent[urgent] = True
-        self._earliest = Answers.none(len(layout))
-        self._latest = Answers.none(len(layout))
-
-    def take(self, before: _Ends) -> None:
-        """Take over good answers from before a change of metadata, where leader and topic are the same."""
-        here, there = self.table.layout.moves_from(before.table.layout)
-        same = (
-            (self.leader[here] == before.leader[there])
-            & (self._topic_id[here] == before._topic_id[there])
-            & (before._latest.reason[there] == ANSWERED)
-        )
-        self._earliest.put(here[same], before._earliest[there[same]])
-        self._latest.put(here[same], before._latest[there[same]])
-
-    def ask(self, source: PollSource, due_until: float) -> None:
-        """Look up missing offsets: LATEST of all rows with a leader, EARLIEST where it is due.
-
-        EARLIEST comes first: in the other order, retention in between could make earliest larger than latest.
-        """
-        rows = np.flatnonzero((self.leader != NO_LEADER) & (self._latest.reason == NO_ANSWER))
-        due = rows[~self._known[rows] | self._urgent[rows] | (self.table.earliest_due[rows] <= due_until)]
-        if len(due):
-            self._earliest.put(due, source.earliest(due))
-        rows = rows[self._earliest.reason[rows] <= ANSWERED]
-        if len(rows):
-            self._latest.put(rows, source.latest(rows))
-        fell = np.flatnonzero(self._fell() & (self._earliest.reason == NO_ANSWER))
-        if len(fell):
-            self._earliest.put(fell, source.earliest(fell))
-
-    def _fell(self) -> Flags:
-        answered = (self._latest.reason == ANSWERED) & self._latest.found
-        fell: Flags = self._known & answered & (self._latest.offset < self.table.latest)
-        return fell
-
-    def is_outdated(self) -> bool:
-        """Return whether answers show that the metadata is outdated: a topic is gone, created again or led elsewhere.
-
-        True also where no partition could be read: the whole cluster may be gone.
-        """
-        moved = rows_with(self._latest.reason, _OUTDATED) | rows_with(self._earliest.reason, _OUTDATED)
-        nothing = bool((self.leader != NO_LEADER).any()) and not bool(self._good().any())
-        return nothing or bool(moved.any())
-
-    def list_restarted(self) -> list[str]:
-        """Return the topics where an end offset or a leader epoch fell: they may have been created again."""
-        older = (self._latest.epoch >= 0) & (self._latest.epoch < self.table.epoch) & self._known
-        layout = self.table.layout
-        return [layout.topics[topic] for topic in np.unique(layout.topic[older | self._fell()]).tolist()]
-
-    def doubtful(self) -> bool:
-        """Return whether metadata must be read again before the next poll: something could not be read."""
-        return bool((~self._good() & (self.unread != reason_code(Reason.UNAUTHORIZED))).any())
-
-    def _good(self) -> Flags:
-        begun = np.where(self._earliest.reason == NO_ANSWER, self._known, self._earliest.found)
-        good: Flags = (self._latest.reason == ANSWERED) & self._latest.found & begun
-        return good
-
-    @property
-    def unread(self) -> Codes:
-        """Why rows could not be read, as reason codes; ANSWERED where they were read."""
-        rules: list[tuple[Flags, int | Codes]] = [
-            (self._good(), ANSWERED),
-            (self._topic_reason != ANSWERED, self._topic_reason),
-            (self.leader == NO_LEADER, reason_code(Reason.NO_LEADER)),
-            (self._earliest.reason > 0, self._earliest.reason),
-            (self._latest.reason > 0, self._latest.reason),
-        ]
-        codes = np.select(
-            [rule for rule, _ in rules], [np.asarray(code) for _, code in rules], reason_code(Reason.MISSING_ANSWER)
-        )
-        return codes.astype(np.int8)
-
-    def due_next(self, now: float, interval: float) -> Floats:
-        """Return when EARLIEST is due again (monotonic), after the first time spread evenly over the ``interval``."""
-        # A poll that could not read LATEST takes no log start over.
-        answered = (self._earliest.reason == ANSWERED) & self._earliest.found & self._good()
-        # Without it all would be due at once: after a start, and after a pause as long as the interval.
-        together = ~self._known | (self.table.earliest_due < now - interval)
-        spread = np.where(together, np.arange(len(answered)) * _SPREAD % 1.0, 1.0)
-        return np.where(answered, now + interval * spread, self.table.earliest_due)
-
-    def sightings(self) -> Sightings:
-        """Return the readings of the poll."""
-        answered = self._earliest.reason == ANSWERED
-        return Sightings(
-            good=self._good(),
-            topic_id=self._topic_id,
-            leader=self.leader,
-            epoch=self._latest.epoch,
-            earliest=np.where(answered, self._earliest.offset, self.table.earliest),
-            latest=self._latest.offset,
-        )
 
 
 def _own_error(error: Exception) -> str:

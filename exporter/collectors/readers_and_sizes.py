@@ -7,11 +7,12 @@ from collections import defaultdict
 import numpy as np
 
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME
-from exporter.collectors.log_sizes import SizesRead
+from exporter.collectors.log_sizes import ask_brokers
 from exporter.domain.arrays import Floats
 from exporter.domain.formatting import list_some
 from exporter.domain.judging.audit import TopicRelations
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.inspections import sizes_of
+from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import Clock, SourceError
 from exporter.kafka.process import RemoteClient
@@ -62,17 +63,12 @@ def read_readers(source: RemoteClient) -> TopicRelations:
     )
 
 
-def read_sizes(client: RemoteClient, membership: Membership, clock: Clock) -> tuple[Floats, str | None]:
+def read_sizes(client: RemoteClient, metadata: Metadata, clock: Clock) -> tuple[Floats, str | None]:
     """Return the bytes of all replicas of each topic, NaN where not all are known, and why some are unknown.
 
-    Raises KafkaPythonError where it cannot connect, and SourceError where its process ends.
+    Raises SourceError where it cannot connect, or its process ends.
     """
-    count = len(membership.layout)
-    sizes = SizesRead(membership, clock)
-    sizes.ask(client, np.zeros(count))
-    disk = sizes.found().disk
-    topics = len(membership.layout.topics)
-    unknown = np.bincount(membership.layout.topic, ~disk.known, topics)
-    total = np.bincount(membership.layout.topic, np.where(disk.known, disk.value, 0), topics)
-    reasons = sorted({str(reason) for reason, _ in sizes.failures()})
-    return np.where(unknown > 0, np.nan, total), ", ".join(reasons) or None
+    brokers = dict(ask_brokers(client, metadata, clock, {}))
+    disk = sizes_of(metadata, brokers).of_topics.disk_bytes
+    reasons = {str(logs.sizes.missing) for logs in brokers.values() if not logs.sizes.log.known.all()}
+    return np.where(disk.known, disk.value, np.nan), ", ".join(sorted(reasons)) or None

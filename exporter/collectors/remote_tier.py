@@ -7,46 +7,26 @@ poll.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from exporter.collectors.round import MAX_FAILED_ROUNDS, Round
 from exporter.domain.arrays import ColumnSet, Floats, Offsets, Rows
 from exporter.domain.polls.activity import TierFacts
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, NewestSearches
-from exporter.domain.polls.readings import ANSWERED, Answers, PollFailure, Reason, count_failures, rows_with
+from exporter.domain.polls.readings import ANSWERED, PollFailure, Reason, rows_with
 from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, Snapshot, Table
 from exporter.domain.ports import ByTime, Clock, SourceError
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, log_ignored_properties
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, log_ignored_properties
 from exporter.kafka.process import RemoteClient
-
-MAX_FAILED_SWEEPS = 3
-"""Number of rounds that may fail before offsets are shown no more."""
 
 BY_TIME = "by-time"
 _COLUMNS = {EARLIEST_LOCAL: "earliest_local", LATEST_TIERED: "latest_tiered"}
-
-
-@dataclass(slots=True)
-class TierSweep:
-    """Cost and failures of one round of look-ups of a cluster. Counts are of partition look-ups, by spec."""
-
-    cluster: str
-    at: float | None
-    """Unix seconds; None where no topic has remote storage."""
-    lookups: Counter[str] = field(default_factory=Counter)
-    failures: Counter[tuple[str, Reason]] = field(default_factory=Counter)
-    problem: str = ""
-    """Why tiers could not be looked up at all; for a log line."""
-
-    def count_failures(self, spec: str, answers: Answers) -> None:
-        """Count the partitions that could not be looked up."""
-        self.failures.update({(spec, reason): count for reason, count in count_failures(answers.reason).items()})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +99,7 @@ class TierWatch:
 
     def facts(self, table: Table, rows: Rows) -> TierFacts:
         """Return the known facts of these rows of a poll, in their order. Sends no request."""
-        known, oldest = self._results(table, rows), self._clock.monotonic() - (MAX_FAILED_SWEEPS + 1) * self._interval
+        known, oldest = self._results(table, rows), self._clock.monotonic() - (MAX_FAILED_ROUNDS + 1) * self._interval
         recent = known.answered_at >= oldest
         return TierFacts(
             np.where(recent, known.earliest_local, np.nan),
@@ -148,30 +128,31 @@ class TierWatch:
             for name, values in found.items():
                 getattr(self._known, name)[here[there]] = values[there]
 
-    def sweep(self, stop: Callable[[], bool] = lambda: False) -> TierSweep:
+    def sweep(self, stop: Callable[[], bool] = lambda: False) -> Round:
         """Look up unknown values, for at most one interval or until ``stop``. Return cost and failures.
 
         Partitions with the oldest results come first, so that the next round completes one that was cut short.
         """
         snapshot, ends = self._snapshot, self._clock.monotonic() + self._interval
+        sweep = Round(self._cluster, "partitions with remote storage")
         if snapshot is None:
-            return TierSweep(self._cluster, None)
+            return sweep
         table = snapshot.table
         tiered = snapshot.metadata.tiered[table.layout.topic]
         rows = np.flatnonzero(tiered & table.read & (table.led_by != NO_LEADER))
         if not len(rows):
-            return TierSweep(self._cluster, None)
-        sweep = TierSweep(self._cluster, self._clock.now())
+            return sweep
+        sweep.at = self._clock.now()
         for look_up in (self._ask_offsets, self._ask_times):
             try:
                 look_up(table, rows, sweep, lambda: stop() or self._clock.monotonic() >= ends)
-            except (KafkaPythonError, SourceError) as error:
+            except SourceError as error:
                 sweep.problem = error.detail
             except ValueError as error:
                 sweep.problem = str(error)
         return sweep
 
-    def _ask_offsets(self, table: Table, rows: Rows, sweep: TierSweep, enough: Callable[[], bool]) -> None:
+    def _ask_offsets(self, table: Table, rows: Rows, sweep: Round, enough: Callable[[], bool]) -> None:
         if not self._specs:
             return
         longest_ago = np.argsort(self._results(table, rows).answered_at, kind="stable")
@@ -181,13 +162,12 @@ class TierWatch:
                 part = Membership.led(table.layout, table.led_by).part(some)
                 for spec in self._specs:
                     answers = client.tier(spec, part)
-                    sweep.lookups[spec] += len(some)
-                    sweep.count_failures(spec, answers)
+                    sweep.count(spec, answers)
                     offsets = np.where(answers.found, answers.offset, np.nan)
                     self._keep(table, some, **{_COLUMNS[spec]: offsets})
                 self._keep(table, some, answered_at=np.full(len(some), self._clock.monotonic()))
 
-    def _ask_times(self, table: Table, rows: Rows, sweep: TierSweep, enough: Callable[[], bool]) -> None:
+    def _ask_times(self, table: Table, rows: Rows, sweep: Round, enough: Callable[[], bool]) -> None:
         """Search both tiers of partitions at rest: a poll looks up the newest record of one that moves."""
         known = self._results(table, rows)
         searched = (known.searched_from == table.earliest[rows]) & (known.searched_to == table.latest[rows])
@@ -203,11 +183,13 @@ class TierWatch:
                 earliest, latest = table.earliest[some], table.latest[some]
                 # Topics with remote storage are not compacted.
                 searches = NewestSearches(latest, guess=guess[some], now=self._clock.now(), whole=earliest == 0)
+                lookups = 0
                 while len((step := searches.step())[0]) and not enough():
                     searches.take(step[0], source.by_time(membership, some[step[0]], step[1]))
-                    sweep.lookups[BY_TIME] += len(step[0])
+                    lookups += len(step[0])
                 found = searches.results()
-                sweep.count_failures(BY_TIME, found)
+                sweep.count(BY_TIME, found)
+                sweep.lookups[BY_TIME] += lookups - len(found)
                 ended = (found.reason == ANSWERED) | rows_with(found.reason, [Reason.HIDDEN])
                 newest = np.where(found.found, found.timestamp, np.nan)
                 columns = {"newest": newest, "searched_from": earliest, "searched_to": latest}

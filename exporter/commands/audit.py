@@ -29,7 +29,6 @@ from exporter.domain.judging.audit import (
 )
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory.sources import make_backfill_source, make_log_size_client
-from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.process import RemoteClient
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import check_regex
@@ -181,9 +180,9 @@ class _ClusterAudit:
         self._show("reading log sizes")
         try:
             with make_log_size_client(self._cluster, self._settings) as client:
-                sizes, why = read_sizes(client, reader.metadata.membership, self._clock)
+                sizes, why = read_sizes(client, reader.metadata, self._clock)
             self._relations = replace(self._relations, bytes=sizes)
-        except (KafkaPythonError, SourceError) as error:
+        except SourceError as error:
             why = error.detail
         if why is not None:
             self.problems.append(f"cluster {self._cluster.name}: sizes are not all known: {why}")

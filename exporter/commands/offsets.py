@@ -23,7 +23,6 @@ from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Reason, State
 from exporter.domain.ports import OffsetSource, SourceError
 from exporter.factory.sources import make_source, make_tier_client
-from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import check_regex
 from exporter.settings.schema import ClusterSettings, Settings
@@ -118,14 +117,14 @@ def list_to(
                     try:
                         tier = ending.enter_context(make_tier_client(cluster, settings))
                         tier.left_out()  # connects
-                    except (KafkaPythonError, SourceError) as error:
+                    except SourceError as error:
                         tier = None
                         print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
                         complete = False
                 future_after = clock.now() + FUTURE_SLACK_SECONDS
                 with waiting(f"looking up offsets of {cluster.name}"):
                     rows = list_offsets(source, metadata, request.times, future_after=future_after, tier=tier)
-        except (SourceError, KafkaPythonError) as error:
+        except SourceError as error:
             print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
             complete = False
             continue

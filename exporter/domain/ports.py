@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from exporter.domain.arrays import ColumnSet, Offsets, Rows
@@ -52,11 +53,17 @@ class ByTime(Protocol):
         """
 
 
-class OffsetSource(ByTime, Protocol):
-    """A cluster that answers look-ups of offsets, also by time, without reading a record."""
+class LogSource(Protocol):
+    """A cluster that tells where logs begin and end, and their newest timestamps, without reading a record."""
 
-    def metadata(self) -> Metadata:
-        """Return the topics in scope. Raises SourceError when no broker answers."""
+    def metadata(
+        self, doubted: Collection[str] = (), known: Mapping[str, str | None] = MappingProxyType({})
+    ) -> Metadata:
+        """Return the topics in scope. Raises SourceError when no broker answers.
+
+        Ids of ``doubted`` topics, which may have been created again, are read again. ``known`` are topics and their ids
+        as another source of the cluster read them: one that is not listed is asked for by its name.
+        """
 
     def starts(self, membership: Membership) -> Answers:
         """EARLIEST (KIP-79) of partitions, which have leaders."""
@@ -81,43 +88,18 @@ class OffsetSource(ByTime, Protocol):
         """Close connections. Further calls are errors."""
 
 
-class PollSource(Protocol):
-    """A cluster as the poller uses it: requests are about rows, and answers are columns.
+class OffsetSource(LogSource, ByTime, Protocol):
+    """A cluster that also looks up offsets by time."""
 
-    Rows are those of ``layout`` in the membership that ``metadata`` returned last.
-    """
 
-    def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
-        """Return the topics in scope: read again where ``fresh``, or where the last metadata is a minute old.
+class PollSource(LogSource, Protocol):
+    """A cluster as the poller uses it."""
 
-        Otherwise, and where nothing changed, returns the same object as before. Ids of ``doubted`` topics, which may
-        have been created again, are read again. A topic that cannot be described keeps its last known partitions.
-        Raises SourceError when no broker answers.
-        """
-
-    def earliest(self, rows: Rows) -> Answers:
-        """EARLIEST (KIP-79) of rows that have a leader."""
-
-    def latest(self, rows: Rows) -> Answers:
-        """LATEST (KIP-79), one past the newest record, of rows that have a leader."""
-
-    def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
-        """MAX_TIMESTAMP (KIP-734) of rows that hold records, with the offsets of this poll.
-
-        NO_ANSWER where the leader does not support the spec, or where the answer proved wrong.
-        """
+    def begin(self) -> None:
+        """Start the time limit of a poll."""
 
     def cluster_id(self) -> str | None:
         """Ask for the id of the cluster that answers now; None where no broker tells one in time."""
-
-    def max_timestamp_supported(self) -> Mapping[int, bool]:
-        """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
-
-    def lookups(self) -> Mapping[str, int]:
-        """Look-ups since the source was created, by spec."""
-
-    def close(self) -> None:
-        """Close connections. Further calls are errors."""
 
 
 class SnapshotSink(Protocol):

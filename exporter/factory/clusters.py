@@ -13,7 +13,7 @@ from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain.polls.cluster_state import ClusterState
-from exporter.domain.ports import Clock, SnapshotSink
+from exporter.domain.ports import METADATA_SECONDS, Clock, SnapshotSink
 from exporter.domain.replicas.comparison import Comparison, ReplicaLimits
 from exporter.domain.replicas.matching import Naming
 from exporter.factory.sources import make_log_size_client, make_poll_source, make_source, make_tier_client
@@ -84,6 +84,9 @@ def build_cluster(
         [*before, *collectors, *after],
         clock,
         earliest_interval=poll.earliest_interval,
+        # With short intervals somebody probably waits for a new topic.
+        metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
+        poll_interval=poll.interval,
         tier=tier,
         inspections=inspector,
         readers=groups,

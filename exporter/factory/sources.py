@@ -8,14 +8,13 @@ from functools import partial
 from typing import Any
 
 from exporter.domain.overrides import Owners
-from exporter.domain.ports import METADATA_SECONDS, SourceError
+from exporter.domain.ports import SourceError
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import (
     ADDRESSES,
     LOG_SIZES,
     OFFSETS,
-    POLLS,
     TIERS,
     ClientProcess,
     ClientProcesses,
@@ -23,6 +22,9 @@ from exporter.kafka.process import (
 )
 from exporter.settings.errors import SettingsError
 from exporter.settings.schema import ClusterSettings, Settings
+
+WORTH_BATCHING = 1_000
+"""Partitions of a cluster from which on polls look up offsets by a consumer: fewer need no second client."""
 
 _PATIENCE = 300.0
 """Seconds after which a paced call counts as hung, besides its pace."""
@@ -67,14 +69,13 @@ def make_poll_source(
     poll = settings.poll_of(cluster)
     source = RemoteClient(
         process or ClientProcess(cluster.name),
-        POLLS,
+        OFFSETS,
         # In addition to the budget of a poll: a call for metadata, and one to the leaders.
         limit=2 * (poll.interval + poll.request_timeout) + 5,
         alone=process is None,
+        retries=False,  # a poll begins again as a whole
+        worth_batching=WORTH_BATCHING,
         **_asking(cluster, settings, poll.interval),
-        # With short intervals somebody probably waits for a new topic.
-        metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
-        poll_interval=poll.interval,
     )
     return _started(source, cluster)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from functools import partial
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar, cast
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -169,62 +167,44 @@ class GroupReader:
     def _each(
         self, kind: str, names: Iterable[str], start: Callable[[str], Future[Any]], read: Callable[[Any], _T | None]
     ) -> dict[str, _T | Reason]:
-        waiting = list(reversed(list(names)))
         answers: dict[str, _T | Reason] = {}
-        running: dict[str, Future[Any]] = {}
-        done: queue.SimpleQueue[str] = queue.SimpleQueue()
-        while waiting or running:
-            answers |= dict.fromkeys(waiting if self._client.overdue else (), Reason.TIMED_OUT)
-            waiting = [name for name in waiting if name not in answers]
-            while waiting and len(running) < CALLS_IN_FLIGHT:
-                name = waiting.pop()
+        waiting = list(names)
+        while waiting:
+            if self._client.overdue:
+                answers |= dict.fromkeys(waiting, Reason.TIMED_OUT)
+                break
+            some, waiting = waiting[:CALLS_IN_FLIGHT], waiting[CALLS_IN_FLIGHT:]
+            running: dict[str, Future[Any]] = {}
+            for name in some:
                 try:
-                    future = start(name)
+                    running[name] = start(name)
                 except (KafkaException, ValueError):
                     # The client sends no request for a group without a name, which brokers keep for old clients.
                     answers[name] = Reason.INVALID_REQUEST
-                    continue
                 except SourceError:
                     raise
                 except Exception as error:  # noqa: BLE001 - one group costs only itself
                     answers[name] = self._reason(kind, error)
-                    continue
-                running[name] = future
-                future.add_done_callback(partial(_note_done, done, name))
-            if not running:
-                break
-            try:
-                finished = done.get(timeout=self._client.patience)
-            except queue.Empty:
-                answers |= dict.fromkeys(running, Reason.TIMED_OUT)
-                running.clear()
-                continue
-            # A call that was given up before may still end.
-            if (ended := running.pop(finished, None)) is None:
-                continue
-            try:
-                result = read(ended.result())
-            except KafkaException as error:
-                cause = error.args[0]
-                if not isinstance(cause, KafkaError) or cause.code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    answers[finished] = self._reason(kind, error)
-            except Exception as error:  # noqa: BLE001 - one group costs only itself
-                answers[finished] = self._reason(kind, error)
-            else:
-                if result is not None:
-                    answers[finished] = result
+            wait(running.values(), self._client.patience)
+            read_now = {name: self._result(kind, call, read) for name, call in running.items()}
+            answers |= {name: answer for name, answer in read_now.items() if answer is not None}
         self._silent |= any(isinstance(answer, Reason) and answer in GONE for answer in answers.values())
         self._client.serve()
         return answers
+
+    def _result(self, kind: str, call: Future[Any], read: Callable[[Any], _T | None]) -> _T | Reason | None:
+        """Return what is read from an answer, or why there is none; None where there is no such group."""
+        try:
+            return read(call.result(timeout=0))
+        except Exception as error:  # noqa: BLE001 - one group costs only itself
+            cause = error.args[0] if isinstance(error, KafkaException) else None
+            gone = isinstance(cause, KafkaError) and cause.code() == KafkaError.GROUP_ID_NOT_FOUND
+            return None if gone else self._reason(kind, error)
 
     def _reason(self, kind: str, error: BaseException) -> Reason:
         if (reason := reason_of(error)) is Reason.OTHER:
             self._client.unexplained(f"consumer groups, request {kind}", error)
         return reason
-
-
-def _note_done(done: queue.SimpleQueue[str], name: str, _: Future[Any]) -> None:
-    done.put(name)
 
 
 def _description(description: Any) -> Description | None:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from exporter.domain.polls.readings import Reason
+from exporter.domain.ports import SourceError
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.error_codes import reason_of_code
-from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.tls import CARRIED, ContextError, ssl_context
+from exporter.kafka.tls import CARRIED, ssl_context
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -36,7 +35,7 @@ class KafkaPythonClient:
     def __init__(
         self, properties: Mapping[str, Property | Path], *, aws_iam: AwsIam | None = None, request_timeout: float
     ) -> None:
-        """Connect. Raises KafkaPythonError without kafka-python, without a translation, or without an answer.
+        """Connect. Raises SourceError without kafka-python, without a translation, or without an answer.
 
         ``request_timeout`` is in seconds, for each address and each request.
         """
@@ -47,28 +46,29 @@ class KafkaPythonClient:
             import kafka.protocol.admin  # noqa: PLC0415
             import kafka.protocol.consumer  # noqa: PLC0415
         except ImportError:
-            raise KafkaPythonError(
+            raise SourceError(
+                Reason.OTHER,
                 f"kafka-python is not installed, and librdkafka cannot read {self.wants}; "
-                "next step: pip install '.[kafka-python]' in a checkout"
+                "next step: pip install '.[kafka-python]' in a checkout",
             ) from None
         try:
-            translation = translate(Credentials(properties, aws_iam).properties)
-        except (TranslationError, ValueError) as error:
-            raise KafkaPythonError(str(error)) from None
+            arguments, self.left_out = translate(Credentials(properties, aws_iam).properties)
+        except ValueError as error:
+            raise SourceError(Reason.OTHER, str(error)) from None
         # At level DEBUG it logs its whole configuration, passwords included; we log failures.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
-        self._left_out = translation.left_out
         self._kafka = kafka
         self._manager: Any = None
         self._timeout_ms = round(request_timeout * 1000)
-        servers = translation.arguments["bootstrap_servers"]
+        servers = arguments["bootstrap_servers"]
         # kafka-python would pick one by chance, and stay with it until the timeout.
-        clients = (self._connected({**translation.arguments, "bootstrap_servers": [server]}) for server in servers)
+        clients = (self._connected({**arguments, "bootstrap_servers": [server]}) for server in servers)
         admin = next((client for client in clients if client is not None), None)
         if admin is None:
-            raise KafkaPythonError(
+            raise SourceError(
+                Reason.OTHER,
                 f"kafka-python got no answer from {', '.join(servers)} within {request_timeout:g} s each; next step: "
-                "if ordinary polls are answered, compare the security properties with docs/mirrors-and-tiers.md"
+                "if ordinary polls are answered, compare the security properties with docs/mirrors-and-tiers.md",
             )
         self._admin = admin
 
@@ -106,10 +106,6 @@ class KafkaPythonClient:
                 break
         return admin
 
-    def left_out(self) -> tuple[str, ...]:
-        """Return the properties that only tune librdkafka."""
-        return self._left_out
-
     def close(self) -> None:
         """End the connections and the thread that served them."""
         self._admin.close()
@@ -129,24 +125,12 @@ class KafkaPythonClient:
         return reason_of_code(getattr(error, "errno", None))
 
 
-class TranslationError(Exception):
-    """The security configuration cannot be translated. Names the properties, never their values."""
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """``arguments`` are for kafka-python; ``left_out`` names properties that only tune librdkafka."""
-
-    arguments: Mapping[str, Any]
-    left_out: tuple[str, ...] = ()
-
-
-def translate(properties: Mapping[str, Property]) -> Translation:
-    """Return the properties of one cluster as arguments of kafka-python 3.
+def translate(properties: Mapping[str, Property]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the properties of one cluster as arguments of kafka-python 3, and those that only tune librdkafka.
 
     Protection of the connection is translated completely or the connection is not made: a second client with fewer
-    checks would be a hole in the configuration of the first. Raises TranslationError where a property that protects the
-    connection has no counterpart there, or a certificate or key cannot be loaded.
+    checks would be a hole in the configuration of the first. Raises ValueError, which names properties and never their
+    values, where one that protects the connection has no counterpart there, or a certificate or key cannot be loaded.
     """
     given = {name: str(value) for name, value in properties.items() if str(value)}
     taken = {"bootstrap.servers", "client.id", "security.protocol", "allow.auto.create.topics", "api.version.request"}
@@ -161,18 +145,18 @@ def translate(properties: Mapping[str, Property]) -> Translation:
     if protocol in ("SSL", "SASL_SSL"):
         taken |= CARRIED
         if lost := sorted(name for name in given if name.startswith("ssl.") and name not in taken):
-            raise TranslationError(
+            raise ValueError(
                 f"{', '.join(lost)} cannot be carried over from librdkafka to kafka-python; next step: give "
                 "certificates and keys as PEM files (ssl.ca.location, ssl.certificate.location, ssl.key.location)"
             )
         try:
             arguments["ssl_context"] = ssl_context(given)
-        except ContextError as error:
-            raise TranslationError(
+        except ValueError as error:
+            raise ValueError(
                 f"{error}, so kafka-python is not used; next step: check the file, its format (PEM), its rights and "
                 "the key's password"
             ) from None
-    return Translation(arguments, tuple(sorted(set(given) - taken)))
+    return arguments, tuple(sorted(set(given) - taken))
 
 
 def _address(part: str) -> str:
@@ -182,7 +166,7 @@ def _address(part: str) -> str:
 def _sasl(given: Mapping[str, str], taken: set[str]) -> dict[str, Any]:
     mechanism = given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "GSSAPI"
     if mechanism not in _MECHANISMS:
-        raise TranslationError(
+        raise ValueError(
             f"sasl.mechanism {mechanism} cannot be carried over from librdkafka to kafka-python; next step: use one "
             f"of {', '.join(_MECHANISMS)}"
         )

@@ -1,4 +1,4 @@
-"""The requests to clients of kafka-python, and their failures. Nothing here imports kafka-python."""
+"""The requests to clients of kafka-python. Nothing here imports kafka-python."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ LATEST_TIERED = "latest-tiered"
 
 LOG_DIRS = "log-dirs"
 """DescribeLogDirs (brokers from 1.0): needs DESCRIBE on the cluster."""
-
-
-class KafkaPythonError(Exception):
-    """kafka-python is not installed, or cannot connect. Names the cause and the next step; no secrets."""
-
-    @property
-    def detail(self) -> str:
-        """The whole message."""
-        return str(self)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -31,58 +32,54 @@ class Lookups:
     """
 
     def __init__(self, client: Client, limiter: RateLimiter | None = None) -> None:
-        self._client = client
+        self.client = client
         self._limiter = limiter
+        self._counting = threading.Lock()
         self.counts: Counter[str] = Counter()
         """Look-ups sent so far, by spec."""
         self.unreachable: set[int] = set()
         """Leaders that gave no answer since this set was last emptied."""
 
-    def by_row(self, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
+    def by_row(self, targets: int | Offsets, membership: Membership, rows: Rows | None = None) -> Answers:
         """Answer one spec, or a time in milliseconds for each of ``rows`` [n], which have leaders, by their places.
 
-        Raises no Kafka error.
+        Without ``rows`` all are meant. Raises no Kafka error.
         """
-        answers = Answers.none(len(rows))
+        rows = np.arange(len(membership.layout)) if rows is None else rows
+        answers, admin = Answers.none(len(rows)), self.client.admin
 
-        def start(leader: int, chunk: Chunk) -> Future[OffsetResults]:
-            partitions = chunk[1]
-            self.counts[spec_name(partitions[0].offset)] += len(partitions)
-            if self._limiter is not None:
-                self._limiter.spend(leader, len(partitions))
-            return list_offsets(self._client.admin, partitions, self._client.request_timeout)
-
-        def take(leader: int, chunk: Chunk, call: Future[OffsetResults]) -> set[Reason | None]:
-            got = self._answers(leader, chunk[1], call)
+        def call(leader: int, chunk: Chunk) -> set[Reason | None]:
+            self.count(spec_name(chunk[1][0].offset), len(chunk[1]))
+            started = list_offsets(admin, chunk[1], self.client.request_timeout)
+            got = self._answers(leader, chunk[1], started)
             answers.put(chunk[0], got)
             return {reason_of_code(code) for code in np.unique(got.reason).tolist()}
 
-        self.unreachable |= run_calls(
-            group_by_leader(membership, rows, targets),
-            answers,
-            start,
-            take,
-            patience=lambda: self._client.patience,
-            pause=lambda leader: 0.0 if self._limiter is None else self._limiter.wait(leader),
-        )
-        self._client.serve()
+        chunks = group_by_leader(membership, rows, targets)
+        self.unreachable |= run_calls(chunks, answers, call, self._limiter)
+        self.client.serve()
         return answers
+
+    def count(self, spec: str, lookups: int) -> None:
+        """Count look-ups that are sent. Safe from any thread."""
+        with self._counting:
+            self.counts[spec] += lookups
 
     def _answers(
         self, leader: int, partitions: Sequence[confluent_kafka.TopicPartition], call: Future[OffsetResults]
     ) -> Answers:
-        """Return the answers of a call, in the order of its partitions. A call that has not ended gives none."""
+        """Return the answers of a call, in the order of its partitions. A call that does not end in time gives none."""
         failed: KafkaException | TimeoutError | None = None
         found: list[OffsetResult | None] = []
         try:
-            results = call.result(timeout=0)
+            results = call.result(timeout=self.client.patience)
             found = [results.get(one) for one in partitions]
             answers = answers_of(found)
         except (KafkaException, TimeoutError) as error:
             failed, answers = error, Answers.failed(len(partitions), reason_of(error))
         for place in np.flatnonzero(answers.reason == reason_code(Reason.OTHER)).tolist():
             what = f"broker {leader}, asked for {spec_name(partitions[place].offset)} offsets"
-            self._client.unexplained(what, failed or _unknown_answer(found[place]))
+            self.client.unexplained(what, failed or _unknown_answer(found[place]))
         return answers
 
 

@@ -24,11 +24,8 @@ class LogDirsClient(KafkaPythonClient):
 
     wants = "log sizes"
 
-    def log_sizes(self, wanted: Layout, broker: int) -> LogSizes | Reason:
-        """Return the log sizes of partitions on one broker, by row of ``wanted``, or the reason of a failure.
-
-        Raises nothing.
-        """
+    def log_sizes(self, wanted: Layout, broker: int) -> LogSizes:
+        """Return the log sizes of partitions on one broker, by row of ``wanted``. Raises nothing."""
         request = self._kafka.protocol.admin.DescribeLogDirsRequest
         topics = [
             request.DescribableLogDirTopic(topic=name, partitions=partitions)
@@ -37,12 +34,12 @@ class LogDirsClient(KafkaPythonClient):
         try:
             answer: Any = self._send(request(topics=topics), broker)
         except self._kafka.errors.KafkaError as error:
-            return self._reason(error)
+            return LogSizes.failed(len(wanted), self._reason(error))
         if answer.error_code:  # from 3.2 on
-            return reason_of_code(answer.error_code)
+            return LogSizes.failed(len(wanted), reason_of_code(answer.error_code))
         if not answer.results:
             # Every broker has a log directory. One without a right for us shows none, and before 3.2 says no more.
-            return Reason.UNAUTHORIZED
+            return LogSizes.failed(len(wanted), Reason.UNAUTHORIZED)
         found = AnsweredPartitions(wanted)
         logs: list[Any] = []
         for topic in (topic for folder in answer.results for topic in folder.topics):

@@ -10,8 +10,9 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from confluent_kafka.admin import TopicDescription
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, Metadata, PartitionsOf, TopicConfig, TopicInfo, flatten_lists
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionsOf, TopicInfo, flatten_lists
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import Clock, SourceError
 from exporter.kafka.client import Client
@@ -93,29 +94,24 @@ class MetadataReader:
         """Topics whose ids were read, in order of reading: the oldest first."""
         self._turn_at = -math.inf
         self._config_reader = ConfigReader(client, clock, refresh=config_refresh)
-        self._configs: dict[str, TopicConfig] = {}
-        self._inherited: Mapping[tuple[str, str | None], TopicConfig] = {}
         self._refreshed_at = -math.inf
         self.refreshes = 0
         """How many times ``config_refresh`` has passed, the first read included."""
         self.has_offsets_topic = False
         """Whether the brokers list the topic that holds the groups' offsets: it exists, and may be described."""
-        self._layout = Layout.of({})
 
-    def resume_from(self, metadata: Metadata) -> None:
-        """Take over topic ids and settings from another reader, where they cannot be read at once."""
-        self._identified.clear()
-        self._ids = {name: topic.topic_id for name, topic in metadata.topics.items()}
-        self._inherited = {
-            (name, topic.topic_id): topic.config for name, topic in metadata.topics.items() if topic.config is not None
-        }
-
-    def read(self, avoid: Collection[int] = (), doubted: Collection[str] = ()) -> Metadata:
+    def read(
+        self,
+        avoid: Collection[int] = (),
+        doubted: Collection[str] = (),
+        known: Mapping[str, str | None] = MappingProxyType({}),
+    ) -> Metadata:
         """Return brokers and topics in scope, if possible not from brokers to ``avoid``.
 
-        The ids of new topics and of those ``doubted`` are read at once, others in turns within IDS_SECONDS. Raises
-        SourceError when no broker answers.
+        The ids of new topics and of those ``doubted`` are read at once, others in turns within IDS_SECONDS. ``known``
+        are topics and ids that another reader has read. Raises SourceError when no broker answers.
         """
+        self._ids = {**known, **self._ids}
         try:
             seen = self._client.topics(avoid)
         except SourceError:
@@ -143,9 +139,6 @@ class MetadataReader:
         self.has_offsets_topic = OFFSETS_TOPIC in seen.topics
         names = [name for name in names if name not in internal]
         configs = self._config_reader.read({name: ids.get(name) for name in names})
-        self._inherited = {key: config for key, config in self._inherited.items() if key[0] not in configs}
-        self._configs = {name: config for (name, of), config in self._inherited.items() if ids.get(name) == of}
-        self._configs |= configs
         now = self._clock.monotonic()
         if now - self._refreshed_at >= self._config_refresh:
             self._refreshed_at = now
@@ -157,7 +150,7 @@ class MetadataReader:
             name: TopicInfo(
                 self._ids.get(name),
                 PartitionsOf(membership, name),
-                config=None if name in held else self._configs.get(name),
+                config=None if name in held else configs.get(name),
                 reason=held[name] if name in held else _reason(seen.topics[name]),
                 owner=self._owner_of(name),
             )
@@ -195,13 +188,9 @@ class MetadataReader:
         numbered = {name: sorted(topic.partitions) for name, topic in described.items()}
         infos = [described[name].partitions[number] for name, numbers in numbered.items() for number in numbers]
         numbers = np.array([number for numbers in numbered.values() for number in numbers], dtype=np.int32)
-        layout = Layout(names, (len(numbered.get(name, ())) for name in names), numbers)
-        if layout == self._layout:
-            layout = self._layout  # the same object means that columns keep their rows
-        self._layout = layout
         leaders = [info.leader if info.leader in seen.brokers else NO_LEADER for info in infos]
         return Membership(
-            layout,
+            Layout(names, (len(numbered.get(name, ())) for name in names), numbers),
             np.array(leaders, dtype=np.int32),
             flatten_lists([info.replicas for info in infos]),
             flatten_lists([info.isrs for info in infos]),
@@ -240,24 +229,24 @@ class MetadataReader:
 
         One broker answers all. After a call without an answer no further one is started.
         """
-        running: deque[Mapping[str, Future[Any]]] = deque()
-        chunks = deque(_calls_for(sizes))
-        while chunks or running:
-            while chunks and len(running) < CALLS_IN_FLIGHT:
-                names = TopicCollection(chunks.popleft())
-                running.append(self._client.admin.describe_topics(names, request_timeout=self._client.request_timeout))
+        calls = deque(_calls_for(sizes))
+        while calls:
+            timeout, running = self._client.request_timeout, dict[str, Future[Any]]()
+            for names in [calls.popleft() for _ in range(min(len(calls), CALLS_IN_FLIGHT))]:
+                running |= self._client.admin.describe_topics(TopicCollection(names), request_timeout=timeout)
+            wait(running.values(), 2 * timeout + 5)
             silent: Exception | None = None
-            for name, future in running.popleft().items():
+            for name, future in running.items():
                 answer: _Described | Exception
                 try:
-                    answer = _Described.of(future.result(timeout=2 * self._client.request_timeout + 5))
+                    answer = _Described.of(future.result(timeout=0))
                 except Exception as error:  # noqa: BLE001 - one topic costs only itself
                     answer = error
                 silent = answer if isinstance(answer, Exception) and _worth_asking_again(answer) else silent
                 yield name, answer
             if silent is not None:
-                yield from ((name, silent) for chunk in chunks for name in chunk)
-                chunks.clear()
+                yield from ((name, silent) for names in calls for name in names)
+                return
 
 
 class _Described(NamedTuple):

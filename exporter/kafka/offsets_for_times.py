@@ -1,15 +1,13 @@
 """Looks up LATEST and EARLIEST of many partitions with ``Consumer.offsets_for_times``, at an eighth of the usual cost.
 
 librdkafka (2.16.1) passes negative times on, and to brokers -1 and -2 are LATEST and EARLIEST. That is its behaviour,
-not documented: callers must compare it with the documented call.
+not documented: so the answers of each consumer are first compared with those of the documented call.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from operator import attrgetter
 
 import confluent_kafka
@@ -17,18 +15,21 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from exporter.domain.arrays import Rows
+from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import ANSWERED, GONE, Answers, Reason, reason_code, reason_of_code
-from exporter.kafka.client import Client
+from exporter.domain.polls.readings import ANSWERED, Answers, Reason, reason_code, reason_of_code, rows_with
 from exporter.kafka.errors import reason_of
-from exporter.kafka.leader_calls import CALLS_IN_FLIGHT, Chunk, run_calls
-from exporter.kafka.list_offsets import group_by_leader
-from exporter.kafka.list_offsets_call import LATEST, spec_name
+from exporter.kafka.leader_calls import Chunk, run_calls
+from exporter.kafka.list_offsets import Lookups, group_by_leader
+from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
 
 log = logging.getLogger(__name__)
 
 GROUP = "topic-liveness"
 """librdkafka makes no consumer without a group, and looks up its coordinator. Nobody joins it: it is never made."""
+
+COMPARED = 100
+"""Partitions of a broker that are looked up by both calls when a consumer is made."""
 
 _DENIED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
@@ -36,90 +37,138 @@ _FIELDS = attrgetter("offset", "leader_epoch", "error")
 
 
 class OffsetsForTimes:
-    """Looks up offsets at the leaders of one cluster, several chunks in flight. Not for several threads at once."""
+    """Looks up offsets by a consumer of one cluster, while it has one. Not for several threads at once.
 
-    def __init__(self, client: Client) -> None:
-        """Make it; no request is sent yet. Raises KafkaException or ValueError as the client does when it connects."""
-        self._client = client
-        self._consumer: Consumer = client.make_consumer(GROUP)
-        self._pool = ThreadPoolExecutor(CALLS_IN_FLIGHT, "offsets for times")
-        self._cached: tuple[Membership, Rows, dict[int, list[Chunk]]] | None = None
-        self.counts: Counter[str] = Counter()
-        """Look-ups sent so far, by spec."""
-        self.unreachable: set[int] = set()
-        """Leaders that gave no answer since this set was last emptied."""
+    A consumer looks up the coordinator of its group, for which a broker creates ``__consumer_offsets`` where it is
+    missing, and writes a line to its log twice a second where the right is missing. So no consumer is made where that
+    topic is not listed, nor any more once a broker denied the right.
+    """
 
-    def is_denied(self) -> bool:
+    def __init__(self, lookups: Lookups) -> None:
+        """``lookups`` make the documented call; they count these look-ups, and the leaders that do not answer."""
+        self._lookups = lookups
+        self._client = lookups.client
+        self._consumer: Consumer | None = None
+        self._refused = False
+        """Whether no consumer is made any more: its answers differ, or it may not see groups."""
+        self._connection = 0
+        """The number of the admin connection when the consumer was made."""
+        self._leaders = Membership.of({})
+        """The leaders when the consumer was made."""
+        self._outdated = False
+        """Whether the consumer asked an earlier leader."""
+        self._latest: tuple[Membership, dict[int, list[Chunk]]] | None = None
+        """The chunks of the last look-up of LATEST: each poll looks up the same partitions."""
+
+    @property
+    def used(self) -> bool:
+        """Whether there is a consumer now."""
+        return self._consumer is not None
+
+    def follow(self, membership: Membership, *, wanted: bool) -> None:
+        """Have a consumer where it is ``wanted``: another one after leaders moved or the client connected again.
+
+        A broker may have been upgraded meanwhile, so the answers of each new consumer are compared.
+        """
+        if not (wanted and self._is_current(membership)):
+            self.stop()
+        if wanted and self._consumer is None and not self._refused:
+            try:
+                self._consumer = self._client.make_consumer(GROUP)
+            except (KafkaException, ValueError) as error:
+                log.debug("%s: no consumer: %s", self._client.bootstrap, type(error).__name__)
+                return
+            self._connection, self._outdated = self._client.connections, False
+            self._refused |= any(self._differs(spec, membership) for spec in (LATEST, EARLIEST))
+            if self._refused:
+                self.stop()
+        self._leaders = membership
+
+    def ask(self, spec: int, membership: Membership) -> Answers:
+        """Return LATEST or EARLIEST of partitions, which have leaders. No answer means: make the documented call.
+
+        One partition's error, such as another leader, may fail the call for its whole chunk.
+        """
+        answers = Answers.none(len(membership.layout))
+        if self._consumer is not None and self._is_denied(self._consumer):
+            log.info(
+                "%s: may not DESCRIBE groups: polls look up offsets by calls that take more CPU (see docs/security.md)",
+                self._client.bootstrap,
+            )
+            self._refused = True
+            self.stop()
+        if self._consumer is None:
+            return answers
+        consumer = self._consumer
+
+        def call(_: int, chunk: Chunk) -> set[Reason | None]:
+            self._lookups.count(spec_name(spec), len(chunk[1]))
+            try:
+                found = consumer.offsets_for_times(list(chunk[1]), timeout=self._client.request_timeout)
+            except KafkaException as error:
+                answers.reason[chunk[0]] = reason_code(reason_of(error))
+                return {reason_of(error)}
+            return _put(answers, chunk[0], found)
+
+        self._lookups.unreachable |= run_calls(self._chunks(spec, membership), answers, call)
+        self._outdated |= bool(rows_with(answers.reason, [Reason.NOT_LEADER]).any())
+        return answers
+
+    def stop(self) -> None:
+        """Close the consumer, if any."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _is_current(self, membership: Membership) -> bool:
+        here, there = membership.layout.moves_from(self._leaders.layout)
+        moved = bool((membership.leader[here] != self._leaders.leader[there]).any())
+        return self._connection == self._client.connections and not self._outdated and not moved
+
+    def _differs(self, spec: int, membership: Membership) -> bool:
+        """Return whether the documented call disagrees, by partitions of each leader. A failed answer says nothing."""
+        led = [np.flatnonzero(membership.leader == broker)[:COMPARED] for broker in np.unique(membership.leader)]
+        rows = np.sort(np.concatenate(led))
+        part = membership.part(rows[membership.leader[rows] != NO_LEADER])
+        # Logs move in between: then an answer lies between those before and after it.
+        before, answers, after = (
+            look_up(spec, part) for look_up in (self._lookups.by_row, self.ask, self._lookups.by_row)
+        )
+        outside = (answers.offset < before.offset) | (answers.offset > after.offset)
+        wrong = np.flatnonzero(before.found & answers.found & after.found & outside)
+        if len(wrong):
+            key = part.layout.key(wrong[0])
+            log.warning(
+                "%s: offsets_for_times answers %s of partition %d of %s with %d, and list_offsets with %d: it is not "
+                "used again, and polls cost more; next step: report it with the versions of librdkafka and broker",
+                self._client.bootstrap,
+                spec_name(spec),
+                key.partition,
+                key.topic,
+                answers.offset[wrong[0]],
+                after.offset[wrong[0]],
+            )
+        return len(wrong) > 0
+
+    @staticmethod
+    def _is_denied(consumer: Consumer) -> bool:
         """Return whether a broker has refused to name the coordinator. librdkafka would repeat the request for ever.
 
         librdkafka sends it within a second after it has connected. To be called between look-ups.
         """
         # Not in a thread beside the look-ups: poll() and offsets_for_times() at once block each other (2.16.1).
-        while (message := self._consumer.poll(0)) is not None:
+        while (message := consumer.poll(0)) is not None:
             error = message.error()
             if error is not None and error.code() in _DENIED:
                 return True
         return False
 
-    def refresh(self) -> None:
-        """Let librdkafka learn the present leaders; where no broker answers, it keeps the old ones."""
-        try:
-            self._consumer.list_topics(timeout=self._client.request_timeout)
-        except KafkaException as error:
-            log.debug("%s: leaders could not be read: %s", self._client.bootstrap, error)
-
-    def ask(self, spec: int, membership: Membership, rows: Rows) -> tuple[Answers, Rows]:
-        """Return the answers of ``rows``, which have leaders, and the places in them that need another call.
-
-        One partition's error, such as another leader, may fail the call for its whole chunk: those are the places.
-        """
-        answers = Answers.none(len(rows))
-        refused: list[Rows] = []
-
-        def start(_: int, chunk: Chunk) -> Future[list[confluent_kafka.TopicPartition]]:
-            self.counts[spec_name(spec)] += len(chunk[0])
-            timeout = self._client.request_timeout
-            return self._pool.submit(self._consumer.offsets_for_times, list(chunk[1]), timeout=timeout)
-
-        def take(_: int, chunk: Chunk, future: Future[list[confluent_kafka.TopicPartition]]) -> set[Reason | None]:
-            try:
-                found = future.result(timeout=0)
-            except (KafkaException, TimeoutError) as error:
-                reason = reason_of(error)
-                if reason in GONE:
-                    answers.reason[chunk[0]] = reason_code(reason)
-                else:
-                    refused.append(chunk[0])
-                return {reason}
-            return _put(answers, chunk[0], found)
-
-        self.unreachable |= run_calls(
-            self._chunks(spec, membership, rows),
-            answers,
-            start,
-            take,
-            patience=lambda: self._client.patience,
-        )
-        return answers, np.sort(np.concatenate(refused)) if refused else np.zeros(0, dtype=np.intp)
-
-    def close(self) -> None:
-        """Close connections after running calls have ended."""
-        self._pool.shutdown(cancel_futures=True)
-        self._consumer.close()
-
-    def _chunks(self, spec: int, membership: Membership, rows: Rows) -> dict[int, list[Chunk]]:
-        """Return the chunks of each leader. The last ones for LATEST are cached: each poll looks up the same rows."""
-        is_latest = spec == LATEST
-        if (
-            is_latest
-            and self._cached is not None
-            and self._cached[0] is membership
-            and np.array_equal(self._cached[1], rows)
-        ):
-            return self._cached[2]
-        chunks = group_by_leader(membership, rows, spec)
-        if is_latest:
-            self._cached = membership, rows, chunks
+    def _chunks(self, spec: int, membership: Membership) -> dict[int, list[Chunk]]:
+        if spec == LATEST and self._latest is not None and self._latest[0].same_as(membership):
+            return self._latest[1]
+        chunks = group_by_leader(membership, np.arange(len(membership.layout)), spec)
+        if spec == LATEST:
+            self._latest = membership, chunks
         return chunks
 
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Self
 from exporter.domain.formatting import size
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
-from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.running_process import RunningProcess, end_of
 from exporter.memory import resident
 
@@ -42,7 +41,6 @@ _STARTS_WITHIN = 30.0
 
 _CLOSES_WITHIN = 10.0
 
-POLLS = "exporter.kafka.poll_source:BrokerPollSource.of"
 OFFSETS = "exporter.kafka.source:KafkaSource"
 TIERS = "exporter.kafka.tiered_offsets:TierClient"
 LOG_SIZES = "exporter.kafka.log_dirs:LogDirsClient"
@@ -117,7 +115,7 @@ class ClientProcess:
             with running.end_after(limit):
                 proxy: Any = running.proxy_of(client)
                 result = proxy._callmethod("call", (path, arguments, keywords))  # noqa: SLF001 - documented for proxies
-        except (SourceError, ValueError, KafkaPythonError):
+        except (SourceError, ValueError):
             self._take_answer(running)
             raise
         except (EOFError, OSError):
@@ -220,8 +218,7 @@ class ClientProcess:
 class RemoteClient(_AnyClient):  # type: ignore[misc]
     """A client in the process of its cluster: what is called here runs there, also of a part (``groups.describe``).
 
-    As many threads may call it as the client itself allows. Every call is a question: where the process ends, it is
-    asked again in another one, but for polls, which begin again as a whole.
+    As many threads may call it as the client itself allows. Every call is a question, which may be asked again.
     """
 
     def __init__(
@@ -232,20 +229,20 @@ class RemoteClient(_AnyClient):  # type: ignore[misc]
         limit: float,
         rate: float | None = None,
         alone: bool = False,
+        retries: bool = True,
         **settings: Any,
     ) -> None:
         """``kind`` is ``module:class`` in the process, made with ``settings`` when it is called first.
 
         A call that takes longer than ``limit`` seconds means that the process hangs; with a ``rate`` each row of its
-        arguments may take a second of it more. A client that is ``alone`` ends the process when it is closed.
+        arguments may take a second of it more. A client that is ``alone`` ends the process when it is closed. Where the
+        process ends during a call, one that ``retries`` calls again in another process.
         """
         self.kind, self.settings = kind, settings
-        self.before: Any = None
-        """The last metadata: another process goes on from it, and sends metadata only where it differs."""
         self._process, self._alone = process, alone
         self._limit, self._rate = limit, rate
         self._failed: Counter[str] = Counter()
-        self._polls = kind == POLLS
+        self._retries = retries
 
     def __enter__(self) -> Self:
         return self
@@ -264,13 +261,13 @@ class RemoteClient(_AnyClient):  # type: ignore[misc]
 
     def ask(self, path: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """Call a method of the client. Raises SourceError, and what the method raises."""
-        if self._polls and path == "metadata":  # a poll begins
+        if path == "begin":  # of a poll
             self._process.replace_if_grown()
         try:
             try:
                 result = self._process.call(self, path, arguments, keywords)
             except _LostError:
-                if self._polls:
+                if not self._retries:
                     raise
                 result = self._process.call(self, path, arguments, keywords)
         except SourceError as error:
@@ -280,9 +277,6 @@ class RemoteClient(_AnyClient):  # type: ignore[misc]
                 self._process.replace_if_blind(self._failed[path])
             raise
         self._failed[path] = 0
-        if path == "metadata":
-            self.before = self.before if result is None else result
-            return self.before
         return result
 
     def close(self) -> None:

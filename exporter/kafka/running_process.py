@@ -22,7 +22,6 @@ from typing import Any
 
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
-from exporter.kafka.kafka_python_answers import KafkaPythonError
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +82,7 @@ class RunningProcess:
                 manager.connect()
                 self._manager = manager
             if client not in self.proxies:
-                self.proxies[client] = self._manager.client(client.kind, client.settings, client.before)
+                self.proxies[client] = self._manager.client(client.kind, client.settings)
             return self.proxies[client]
 
     @contextmanager
@@ -128,36 +127,28 @@ class RunningProcess:
 class _ServedClient:
     """A client in this process, made when it is called first. Not for several threads, unless the client is."""
 
-    def __init__(self, kind: str, settings: Mapping[str, Any], before: Any) -> None:
-        """``kind`` is ``module:class``; the client goes on from the metadata that the exporter had ``before``."""
+    def __init__(self, kind: str, settings: Mapping[str, Any]) -> None:
+        """``kind`` is ``module:class``."""
         self._kind, self._settings = kind, settings
-        self._before = before
         self._client: Any = None
 
     def call(self, path: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        """Return what a method or attribute of the client gives; None for metadata that the exporter has already.
+        """Return what a method or attribute of the client gives.
 
-        Raises SourceError, ValueError or KafkaPythonError.
+        Raises SourceError or ValueError.
         """
         try:
             if self._client is None:
                 self._client = resolve_name(self._kind)(**self._settings)
-                if self._before is not None:
-                    self._client.resume_from(self._before)
             found = attrgetter(path)(self._client)
-            result = found(*arguments, **keywords) if callable(found) else found
-        except (SourceError, ValueError, KafkaPythonError) as error:
+            return found(*arguments, **keywords) if callable(found) else found
+        except (SourceError, ValueError) as error:
             raise error.with_traceback(None) from None
         except Exception as error:
             log.exception("a call of a Kafka client failed with an internal error")
             # Its text may quote anything, also a secret.
             detail = f"an internal error ({type(error).__name__}); the log has its traceback; next step: report it"
             raise SourceError(Reason.OTHER, detail) from None
-        if path == "metadata":
-            if result is self._before:
-                return None
-            self._before = result
-        return result
 
     def close(self) -> None:
         """Close the client."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from exporter.clock import SystemClock
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import NewestSearches
-from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, Answers, Reason, rows_with
-from exporter.domain.ports import Clock, Extents, SourceError
+from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, GONE, Answers, Reason, rows_with
+from exporter.domain.ports import Clock, Extents
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
@@ -28,7 +29,7 @@ from exporter.kafka.rate_limiter import RateLimiter
 
 
 class KafkaSource:
-    """``exporter.domain.ports.OffsetSource`` over confluent-kafka's admin client.
+    """``exporter.domain.ports.OffsetSource`` over confluent-kafka's clients.
 
     Not for several threads at once.
 
@@ -50,6 +51,7 @@ class KafkaSource:
         config_refresh: float = 3600.0,
         lookups_per_second: float | None = None,
         times_per_second: float | None = None,
+        worth_batching: int | None = None,
         budget: float | None = None,
         at_once: bool = True,
         owner_of: Callable[[str], str | None] = lambda _: None,
@@ -58,9 +60,10 @@ class KafkaSource:
 
         ``properties`` are librdkafka's; a ``Path`` stands for the text in that file. ``include`` and ``exclude`` match
         whole names of topics. Each broker gets at most ``lookups_per_second`` look-ups, and ``times_per_second`` of
-        times, for which it may read a batch of records; None: no limit. ``budget`` is how many seconds ``metadata`` and
-        the look-ups after it may wait for brokers; then each further call has a second, which is enough for those that
-        are well. Raises ValueError when librdkafka refuses a property or a file cannot be used.
+        times, for which it may read a batch of records; None: no limit. From ``worth_batching`` partitions on LATEST
+        and EARLIEST are looked up by a consumer; None: never. ``budget`` is how many seconds all calls after ``begin``
+        or ``metadata`` may wait for brokers; then each further call has a second, which is enough for those that are
+        well. Raises ValueError when librdkafka refuses a property or a file cannot be used.
         """
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
         self.client = client
@@ -71,6 +74,9 @@ class KafkaSource:
         self._lookups = self._timed = Lookups(client, limiter)
         if times_per_second is not None:
             self._timed = Lookups(client, RateLimiter(times_per_second, clock))
+        self.batched = OffsetsForTimes(self._lookups)
+        """LATEST and EARLIEST by a consumer, where there is one."""
+        self._worth_batching = worth_batching
         self.probe = MaxTimestampProbe(self._lookups)
         self.reader = MetadataReader(
             client,
@@ -86,86 +92,79 @@ class KafkaSource:
         """One line for each secret file that every user of this host may read."""
         return self.client.exposed
 
-    def metadata(self, doubted: Collection[str] = ()) -> Metadata:
-        """Return the topics in scope; ids of ``doubted`` ones are read again. Raises SourceError without any answer."""
-        before = self._metadata.brokers
+    def begin(self) -> None:
+        """Start the time limit again, for a poll that needs no metadata."""
+        self.client.begin()
+
+    def metadata(
+        self, doubted: Collection[str] = (), known: Mapping[str, str | None] = MappingProxyType({})
+    ) -> Metadata:
+        """Return the topics in scope; ids of ``doubted`` ones are read again. Raises SourceError without any answer.
+
+        ``known`` are topics and their ids from before this source was created.
+        """
+        before, silent = self._metadata.brokers, self._lookups.unreachable
         self.client.begin()
         try:
-            self._metadata = self.reader.read(self.unreachable, doubted)
-        except SourceError:
+            self._metadata = self.reader.read(silent, doubted, known)
+        except BaseException:
             self.probe.forget(list(self.probe.supported))
+            # The admin client cannot connect: the consumer would only send more attempts, with the same password.
+            self.batched.stop()
             raise
-        now = self._metadata.brokers
-        # A broker that was away, moved, or was up long enough for an upgrade must prove itself again.
-        self.probe.forget([broker for broker in before if now.get(broker) != before[broker]])
-        self.probe.forget(self.unreachable)
-        # One that did not know it may have been upgraded, however short it was away.
-        self.probe.forget([broker for broker, known in self.probe.supported.items() if not known])
-        self.unreachable.clear()
-        if self._refreshes != self.reader.refreshes:
-            self._refreshes = self.reader.refreshes
-            self.probe.forget(list(self.probe.supported))
+        now, refreshed = self._metadata.brokers, self._refreshes != self.reader.refreshes
+        # A broker that was away, moved, or was up long enough for an upgrade must prove itself again; one that did not
+        # know it may have been upgraded, however short it was away.
+        self.probe.forget(
+            [
+                broker
+                for broker, knows in self.probe.supported.items()
+                if refreshed or not knows or broker in silent or now.get(broker) != before.get(broker)
+            ]
+        )
+        self._refreshes, self._lookups.unreachable = self.reader.refreshes, set()
+        if self._worth_batching is not None:
+            membership = self._metadata.membership
+            large = len(membership.layout) >= self._worth_batching
+            wanted = large and self.reader.has_offsets_topic and not silent
+            self.batched.follow(membership, wanted=wanted)
         return self._metadata
 
-    @property
-    def unreachable(self) -> set[int]:
-        """Leaders that did not answer since the last metadata."""
-        return self._lookups.unreachable
+    def starts(self, membership: Membership) -> Answers:
+        """Offset of the first record kept, of partitions that have leaders."""
+        return self._bounds(EARLIEST, membership)
 
-    @unreachable.setter
-    def unreachable(self, brokers: set[int]) -> None:
-        self._lookups.unreachable = brokers
+    def ends(self, membership: Membership) -> Answers:
+        """One past the newest record, of partitions that have leaders. Transaction markers count."""
+        return self._bounds(LATEST, membership)
 
-    def batched(self) -> OffsetsForTimes:
-        """Return look-ups by a consumer in the same cluster. Raises KafkaException or ValueError as connecting does."""
-        return OffsetsForTimes(self.client)
+    def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
+        """Largest timestamp among the records, and where it lies, of partitions that hold records and have leaders.
 
-    def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
-        """Answer a spec for rows that have leaders."""
-        return self._by_row(self._lookups, spec, membership, rows)
-
-    def max_timestamp_by_row(self, membership: Membership, rows: Rows, extents: Extents) -> Answers:
-        """Answer MAX_TIMESTAMP for rows that hold records and have leaders, as ``max_timestamp`` does.
-
-        An answer that may be that of a deleted record counts where a look-up by time finds its time.
+        NO_ANSWER where the leader does not know the spec, or where the answer proved wrong. On brokers 3.0 to 3.7 the
+        offset is wrong (KAFKA-16310): rest on the timestamp alone. An answer that may be that of a deleted record
+        counts where a look-up by time finds its time.
         """
-        leader = membership.leader[rows]
-        answers = Answers.none(len(rows))
+        answers, rows = Answers.none(len(membership.layout)), np.arange(len(membership.layout))
         unable = [broker for broker, known in self.probe.supported.items() if not known]
-        wanted = np.flatnonzero(~np.isin(leader, unable))
-        answers.put(wanted, self.by_row(MAX_TIMESTAMP, membership, rows[wanted]))
+        wanted = np.flatnonzero(~np.isin(membership.leader, unable))
+        answers.put(wanted, self._by_row(self._lookups, MAX_TIMESTAMP, membership, wanted))
         wrong = np.flatnonzero(self.probe.check(membership, rows, answers, extents, self._may_be_tiered))
         answers.put(wrong, Answers.none(len(wrong)))
         # Brokers count deleted records until the file of their segment goes, which that of the last one never does.
         # Those from 3.0 to 3.7 name the last record of a batch (KAFKA-16310), in which the log may start.
         whole = (extents.appended >= extents.earliest) & (answers.offset >= extents.appended)
         doubted = np.flatnonzero(answers.found & (answers.timestamp >= 0) & (extents.earliest > 0) & ~whole)
-        answers.put(doubted, self._confirmed(membership, rows[doubted], extents[doubted], answers[doubted]))
+        answers.put(doubted, self._confirmed(membership, doubted, extents[doubted], answers[doubted]))
         return answers
-
-    def resume_from(self, metadata: Metadata) -> None:
-        """Take over the topics of another source of the same cluster."""
-        self.reader.resume_from(metadata)
-
-    def starts(self, membership: Membership) -> Answers:
-        """Offset of the first record kept, of partitions that have leaders."""
-        return self.by_row(EARLIEST, membership, np.arange(len(membership.layout)))
-
-    def ends(self, membership: Membership) -> Answers:
-        """One past the newest record, of partitions that have leaders. Transaction markers count."""
-        return self.by_row(LATEST, membership, np.arange(len(membership.layout)))
-
-    def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
-        """Largest timestamp among the records, and where it lies, of partitions that hold records and have leaders.
-
-        NO_ANSWER where the leader does not know the spec, or where the answer proved wrong. On brokers 3.0 to 3.7 the
-        offset is wrong (KAFKA-16310): rest on the timestamp alone.
-        """
-        return self.max_timestamp_by_row(membership, np.arange(len(membership.layout)), extents)
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
         return dict(self.probe.supported)
+
+    def cluster_id(self) -> str | None:
+        """Ask for the id of the cluster that answers now; None where no broker tells one in time."""
+        return self.client.cluster_id()
 
     def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         """The first record (in offset order) whose timestamp is at or after each time (KIP-79).
@@ -188,6 +187,21 @@ class KafkaSource:
         answers.put(early, Answers.failed(len(early), Reason.OTHER))
         return answers
 
+    def lookups(self) -> Mapping[str, int]:
+        """Look-ups since the source was created, by spec."""
+        return dict(sum((each.counts for each in {self._lookups, self._timed}), Counter()))
+
+    def close(self) -> None:
+        """Close connections. Further calls are errors."""
+        self.batched.stop()
+        self.client.close()
+
+    def _bounds(self, spec: int, membership: Membership) -> Answers:
+        answers = self.batched.ask(spec, membership)
+        rows = np.flatnonzero((answers.reason != ANSWERED) & ~rows_with(answers.reason, list(GONE)))
+        answers.put(rows, self._by_row(self._lookups, spec, membership, rows))
+        return answers
+
     def _confirmed(self, membership: Membership, rows: Rows, extents: Extents, newest: Answers) -> Answers:
         """The newest records of rows, after answers that may be those of deleted ones; else ``Reason.HIDDEN``."""
         found = self.by_time(membership, rows, np.round(newest.timestamp * 1000).astype(np.int64))
@@ -198,16 +212,10 @@ class KafkaSource:
         found.put(again, search_newest(self, membership, rows[again], searches))
         return found
 
-    def lookups(self) -> Mapping[str, int]:
-        """Look-ups since the source was created, by spec."""
-        return dict(sum((each.counts for each in {self._lookups, self._timed}), Counter()))
-
-    def close(self) -> None:
-        """Close connections. Further calls are errors."""
-        self.client.close()
-
     def _by_row(self, lookups: Lookups, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
         """Look up, and repeat once the look-ups that an earlier leader answered."""
+        if not len(rows):
+            return Answers.none(0)
         self.client.know_leaders()
         answers = lookups.by_row(targets, membership, rows)
         moved = np.flatnonzero(rows_with(answers.reason, [Reason.NOT_LEADER]))

@@ -5,7 +5,6 @@ librdkafka (2.16.1) refuses to send these two ListOffsets specs.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,6 @@ class TierClient(KafkaPythonClient):
 
     def _ask(self, spec: str, leader: int, wanted: Layout) -> Answers | Reason:
         if self._limiter is not None:
-            time.sleep(self._limiter.wait(leader))
             self._limiter.spend(leader, len(wanted))
         target, version = _SPECS[spec]
         request = self._kafka.protocol.consumer.ListOffsetsRequest

@@ -147,12 +147,11 @@ def _validity(certificate: str) -> tuple[float, float] | None:
     return begin, end
 
 
-class ContextError(ValueError):
-    """A file or value cannot be loaded. Names the property and what is wrong, never the value."""
-
-
 def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the context for librdkafka's properties. Raises ContextError."""
+    """Return the context for librdkafka's properties.
+
+    Raises ValueError where a file or value cannot be loaded; it names the property, never the value.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https").lower() != "none"
     if given.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:
@@ -186,5 +185,5 @@ def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
             context.load_cert_chain(given["ssl.certificate.location"], given.get("ssl.key.location"), lambda: password)
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-        raise ContextError(f"{loading} could not be loaded: {what}") from None
+        raise ValueError(f"{loading} could not be loaded: {what}") from None
     return context

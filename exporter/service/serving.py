@@ -230,10 +230,10 @@ class Service:
         self._scheduler.every(cluster.interval, f"poll of {cluster.name}", partial(self._poll, cluster))
         collectors, monitor = cluster.collectors, self.monitor
         inspector, groups = collectors.inspector, collectors.groups
-        self._collect("tiers", self._settings.tiered.interval, cluster, collectors.tier.sweep, monitor.take_tier_sweep)
+        self._collect("tiers", self._settings.tiered.interval, cluster, collectors.tier.sweep, monitor.take_round)
         if inspector is not None:
             interval = self._settings.inspection.interval
-            self._collect("inspection", interval, cluster, inspector.inspect, monitor.take_inspection)
+            self._collect("inspection", interval, cluster, inspector.inspect, monitor.take_round)
         if groups is not None:
             self._collect("groups", groups.interval, cluster, groups.sweep, partial(self._record_sweep, cluster))
 

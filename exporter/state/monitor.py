@@ -7,8 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from exporter.collectors.log_sizes import Inspection
-from exporter.collectors.remote_tier import TierSweep
+from exporter.collectors.round import Round
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.expectations.table import Key
 from exporter.domain.groups.sweep import GroupSweep
@@ -151,18 +150,19 @@ class Monitor(Upkeep):
         self._self_metrics.set("rollup_last_success_timestamp_seconds", published.published_at)
         self._self_metrics.calibrated(published.thresholds, published.false_alarms)
 
-    def take_tier_sweep(self, sweep: TierSweep) -> None:
-        """Take cost and failures of look-ups of partitions with remote storage."""
-        if sweep.at is None:
+    def take_round(self, ended: Round) -> None:
+        """Take cost and failures of a round of requests: log sizes, or partitions with remote storage."""
+        if ended.at is None:
             return
-        labels = {"kafka_cluster": sweep.cluster}
-        for spec, count in sweep.lookups.items():
+        labels = {"kafka_cluster": ended.cluster}
+        for spec, count in ended.lookups.items():
             self._self_metrics.add("lookups_total", count, **labels, spec=spec)
-        for (spec, reason), count in sweep.failures.items():
-            self._self_metrics.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
-        cluster = self._clusters[sweep.cluster]
-        cluster.log_problem("tiers", sweep.problem and f"no offsets of the remote tier: {sweep.problem}")
-        cluster.log_problem("tier look-ups", problems.explain_unanswered(sweep))
+        for (spec, reason, _), count in ended.failures.items():
+            name = "inspection_failures_total" if spec == LOG_DIRS else "tier_lookup_failures_total"
+            self._self_metrics.add(name, count, **labels, spec=spec, reason=reason)
+        cluster = self._clusters[ended.cluster]
+        cluster.log_problem(f"{ended.wants}, all", ended.problem and f"{ended.wants}: {ended.problem}")
+        cluster.log_problem(ended.wants, problems.explain_unanswered(ended))
 
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take the result of a sweep over the consumer groups of a cluster, and show it until the next one."""
@@ -174,19 +174,6 @@ class Monitor(Upkeep):
         self._self_metrics.swept(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
         cluster.log_problem("groups", problem or problems.unswept(sweep))
-
-    def take_inspection(self, inspection: Inspection) -> None:
-        """Take cost and failures of an inspection of log sizes."""
-        if inspection.at is None:
-            return
-        labels = {"kafka_cluster": inspection.cluster}
-        if inspection.lookups:
-            self._self_metrics.add("lookups_total", inspection.lookups, **labels, spec=LOG_DIRS)
-        for (reason, _), count in inspection.failures.items():
-            self._self_metrics.add("inspection_failures_total", count, **labels, spec=LOG_DIRS, reason=reason)
-        cluster, problem = self._clusters[inspection.cluster], inspection.problem
-        cluster.log_problem("inspection", problem and f"no log sizes: {problem}")
-        cluster.log_problem("inspected", problems.explain_uninspected(inspection))
 
     def take_comparison(self, comparison: Comparison) -> Comparison:
         """Take a comparison of replicas; return it with what verdicts add, as far as both clusters are read."""

@@ -10,8 +10,7 @@ from collections.abc import Collection, Container, Iterable
 
 import numpy as np
 
-from exporter.collectors.log_sizes import Inspection
-from exporter.collectors.remote_tier import TierSweep
+from exporter.collectors.round import Round
 from exporter.domain.formatting import duration, list_named, list_some, moment
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.layout import NO_LEADER
@@ -78,28 +77,21 @@ def _at(brokers: Collection[int]) -> str:
     return f" at {list_named('broker', sorted(brokers))}" if brokers else ""
 
 
-def explain_unanswered(sweep: TierSweep) -> str:
-    """Return which look-ups of partitions with remote storage failed. No counts: they change at every look-up."""
-    text = ", ".join(f"{spec} {reason}" for spec, reason in sorted(sweep.failures))
-    old = [spec for spec, reason in sorted(sweep.failures) if reason is Reason.UNSUPPORTED_VERSION]
-    if old:
+def explain_unanswered(ended: Round) -> str:
+    """Return which look-ups of a round failed, and at which brokers. No counts: they change with every round."""
+    brokers = defaultdict[tuple[str, Reason], set[int]](set)
+    for spec, reason, broker in ended.failures:
+        brokers[spec, reason] |= set() if broker is None else {broker}
+    if not brokers:
+        return ""
+    text = "; ".join(f"{spec} {reason}{_at(numbers)}" for (spec, reason), numbers in sorted(brokers.items()))
+    if (LOG_DIRS, Reason.UNAUTHORIZED) in brokers:
+        text += " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)"
+    if old := [spec for spec, reason in sorted(brokers) if reason is Reason.UNSUPPORTED_VERSION]:
         text += (
             f"; brokers answer earliest-local from 3.5 on and latest-tiered from 3.9 on: {', '.join(old)} stays unknown"
         )
-    return f"partitions with remote storage, look-ups that failed: {text}" if text else ""
-
-
-def explain_uninspected(inspection: Inspection) -> str:
-    """Return what brokers did not answer about log sizes. No counts: they change at every inspection."""
-    brokers: dict[Reason, set[int]] = {}
-    for reason, broker in inspection.failures:
-        brokers.setdefault(reason, set()).add(broker)
-    step = " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)"
-    failures = [
-        f"{LOG_DIRS} {reason}{_at(ids)}{step if reason is Reason.UNAUTHORIZED else ''}"
-        for reason, ids in sorted(brokers.items())
-    ]
-    return f"not answered: {'; '.join(failures)}" if failures else ""
+    return f"{ended.wants}, look-ups that failed: {text}"
 
 
 def unswept(sweep: GroupSweep) -> str:

@@ -28,7 +28,8 @@ from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.kafka.process import POLLS, ClientProcess, RemoteClient
+from exporter.factory.sources import WORTH_BATCHING
+from exporter.kafka.process import OFFSETS, ClientProcess, RemoteClient
 from exporter.settings.schema import PollSettings
 from tests.bench.running import Writer, WrongFiguresError, kafka_jars, say, show
 from tests.demo.broker import Broker
@@ -50,10 +51,10 @@ def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, 
     """Return what polls the topic, with default settings otherwise."""
     return RemoteClient(
         process,
-        POLLS,
+        OFFSETS,
         limit=2 * (interval + request_timeout) + 5,
-        metadata_seconds=2 * interval,
-        poll_interval=interval,
+        retries=False,
+        worth_batching=WORTH_BATCHING,
         properties={"bootstrap.servers": bootstrap},
         request_timeout=request_timeout,
         include=[TOPIC],
@@ -203,7 +204,9 @@ class Bench:
         poll = PollSettings()
         self._trio = trio
         source = poll_source(ClientProcess("bench"), trio.bootstrap, poll.request_timeout, poll.interval)
-        self._poller = Poller("bench", source, [], SystemClock())
+        self._poller = Poller(
+            "bench", source, [], SystemClock(), metadata_seconds=2 * poll.interval, poll_interval=poll.interval
+        )
 
     def poll(self, step: str) -> tuple[str, ...]:
         """Poll once, and return a row. Raises WrongFiguresError where the cluster as a whole gave nothing."""

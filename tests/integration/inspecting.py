@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from exporter.clock import SystemClock
-from exporter.collectors.log_sizes import Inspection
 from exporter.collectors.poller import Poller
+from exporter.collectors.round import Round
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.factory.clusters import make_inspector
@@ -36,11 +36,11 @@ class Inspecting:
         self.source = make_poll_source(cluster, settings)
         self._poller = Poller("test", self.source, [inspector, self.monitor], clock, inspections=inspector)
 
-    def inspect(self) -> Inspection:
+    def inspect(self) -> Round:
         """Poll, inspect what the poll saw, and hand the bill to the monitor."""
         self.poll()
         inspection = self.inspector.inspect()
-        self.monitor.take_inspection(inspection)
+        self.monitor.take_round(inspection)
         return inspection
 
     def poll(self) -> Snapshot:

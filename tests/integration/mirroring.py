@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.ports import PollSource
 from exporter.domain.replicas.comparison import Comparison, ReplicaReading
 from exporter.factory.clusters import make_replica_watches
 from exporter.factory.sources import make_poll_source
@@ -78,19 +75,6 @@ class MirrorMaker:
             self._process = None
 
 
-class Fresh:
-    """A source whose metadata is read anew at every poll, for tests that do not wait a minute for a new partition."""
-
-    def __init__(self, source: PollSource) -> None:
-        self._source = source
-
-    def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:  # noqa: ARG002
-        return self._source.metadata(fresh=True, doubted=doubted)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
-
 class PairTest:
     """Two clusters ``east`` and ``west`` as the exporter polls and compares them; the test says when."""
 
@@ -106,7 +90,7 @@ class PairTest:
         self.clock = SystemClock()
         self._found: list[Comparison] = []
         watches = make_replica_watches(settings, self.clock, self._found.append)
-        self._sources = [Fresh(make_poll_source(cluster, settings)) for cluster in settings.clusters]
+        self._sources = [make_poll_source(cluster, settings) for cluster in settings.clusters]
         self._pollers = [
             Poller(cluster.name, source, watches, self.clock)
             for cluster, source in zip(settings.clusters, self._sources, strict=True)

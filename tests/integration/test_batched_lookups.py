@@ -8,17 +8,14 @@ from concurrent.futures import Future
 from typing import Any, cast
 
 import confluent_kafka
-import numpy as np
 from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
-from exporter.clock import SystemClock
 from exporter.domain.polls.readings import ANSWERED
 from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
-from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
-from tests.integration.secured import Properties, Secured, documented_group_rights, documented_rights
+from tests.integration.secured import Secured, documented_group_rights, documented_rights
 from tests.integration.sweeping import commit
 from tests.times import objects
 
@@ -71,15 +68,16 @@ def test_all_calls_answer_alike(kafka: Kafka) -> None:
     kafka.delete_records(TOPIC, 2, 3)
     kafka.delete_records(TOPIC, 3, 5)
     transaction = kafka.write_transaction(TOPIC, 4, DAY_AGO, "both-ways")
-    source = KafkaSource({"bootstrap.servers": kafka.bootstrap}, clock=SystemClock(), include=[TOPIC])
+    source = KafkaSource({"bootstrap.servers": kafka.bootstrap}, include=[TOPIC])
     membership = source.metadata().membership
-    rows, batched = np.arange(len(membership.layout)), source.batched()
-    for spec, offsets in ((LATEST, [0, 5, 5, 5, 6, 0]), (EARLIEST, [0, 0, 3, 5, 0, 0])):
-        answers, refused = batched.ask(spec, membership, rows)
-        assert not len(refused)
+    by_call = source.ends(membership), source.starts(membership)
+    source.batched.follow(membership, wanted=True)
+    assert source.batched.used, "both calls agree"
+    expected = [0, 5, 5, 5, 6, 0], [0, 0, 3, 5, 0, 0]
+    for spec, offsets, documented_one in zip((LATEST, EARLIEST), expected, by_call, strict=True):
+        answers = source.batched.ask(spec, membership)
         assert answers.offset.tolist() == offsets
-        assert objects(answers) == objects(source.by_row(spec, membership, rows))
-    batched.close()
+        assert objects(answers) == objects(documented_one)
     source.close()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     names = [(TOPIC, number) for number in range(7)]
@@ -92,21 +90,13 @@ def test_all_calls_answer_alike(kafka: Kafka) -> None:
     kafka.delete(TOPIC)
 
 
-def batching_source(properties: Properties, *include: str) -> BrokerPollSource:
-    """A source to which every cluster is worth a consumer."""
-    clock = SystemClock()
-    source = KafkaSource(properties, clock=clock, include=include)
-    return BrokerPollSource(source, clock, worth_batching=1)
-
-
 def test_the_documented_rights_are_enough(secured: Secured) -> None:
     """With DESCRIBE on topics and groups the cheap call is used, and held to be right."""
     secured.bench.create(TOPIC)
     commit(secured.broker.bootstrap, "a-group", {TOPIC: 0})
-    polled = batching_source(secured.by_password(), TOPIC)
-    polled.metadata(fresh=True)
-    assert polled.latest(np.array([0])).offset.tolist() == [0]
-    assert polled.batching
+    polled = KafkaSource(secured.by_password(), include=[TOPIC], worth_batching=1)
+    assert polled.ends(polled.metadata().membership).offset.tolist() == [0]
+    assert polled.batched.used
     polled.close()
 
 
@@ -117,22 +107,18 @@ def test_without_the_right_to_groups_the_authorizer_is_not_flooded(secured: Secu
     secured.grant(user, documented_rights())
     assert documented_group_rights() == [(AclOperation.DESCRIBE, "*")]
     commit(secured.broker.bootstrap, "a-group", {"orders": 0})
-    polled = batching_source(secured.by_password(user=user), "orders")
-
-    def seen() -> bool:
-        return "orders" in polled.metadata(fresh=True).topics
-
-    secured.bench.until(seen)
-    assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
+    polled = KafkaSource(secured.by_password(user=user), include=["orders"], worth_batching=1)
+    secured.bench.until(lambda: "orders" in polled.metadata().topics)
+    membership = polled.metadata().membership
 
     def stopped() -> bool:
-        assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
-        return not polled.batching
+        assert polled.ends(membership).reason.tolist() == [ANSWERED]
+        return not polled.batched.used
 
     secured.bench.until(stopped)
     before = denials(secured, user)
     time.sleep(3)
-    assert not polled.batching
+    assert not polled.batched.used
     assert 1 <= denials(secured, user) == before
     polled.close()
 

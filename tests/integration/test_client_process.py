@@ -20,10 +20,12 @@ import pytest
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
+from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
-from exporter.kafka.process import OFFSETS, POLLS, ClientProcess, RemoteClient, Restart
+from exporter.kafka.process import OFFSETS, ClientProcess, RemoteClient, Restart
 from tests.fake_cluster import FakeCluster
 from tests.integration.test_bad_answers import well
 from tests.scripted import ListedOffset, ScriptedBroker
@@ -49,23 +51,22 @@ class Client:
         self.process = ClientProcess("east", self.restarts.append, **options)
         self.source = self.add(bootstrap, limit)
         self.failures: list[PollFailure] = []
-        self.poller = Poller("east", self.source, [self], SystemClock())
+        self.poller = Poller("east", self.source, [self], SystemClock(), metadata_seconds=60.0)
 
     def add(self, bootstrap: str, limit: float = 30.0, properties: Mapping[str, str] | None = None) -> RemoteClient:
         """Another client in the same process."""
         return RemoteClient(
             self.process,
-            POLLS,
+            OFFSETS,
             limit=limit,
+            retries=False,
             properties={"bootstrap.servers": bootstrap, **(properties or {})},
             # Nothing listens at NOBODY, which is known at once; a real broker may be slow on a busy machine.
             request_timeout=1.0 if bootstrap == NOBODY else 10.0,
-            metadata_seconds=60.0,
-            poll_interval=30.0,
         )
 
     def accept(self, snapshot: Snapshot) -> None:
-        """A sink."""
+        self.snapshot = snapshot
 
     def missed(self, failure: PollFailure) -> None:
         self.failures.append(failure)
@@ -123,8 +124,9 @@ def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
     client = Client(cluster.bootstrap, limit=1.0)
     client.poll()
     pid = client.send(signal.SIGSTOP)
+    layout = Layout(["t"], [1_000_000], np.arange(1_000_000, dtype=np.int32))
     with pytest.raises(SourceError, match="gave no answer within 1 s") as missed:
-        client.source.latest(np.arange(1_000_000))
+        client.source.ends(Membership.led(layout, np.zeros(1_000_000, dtype=np.int32)))
     assert missed.value.reason is Reason.CLIENT_FAILED
     assert client.restarts == [Restart.HUNG]
     assert not Path(f"/proc/{pid}").exists()
@@ -143,8 +145,8 @@ def test_a_hanging_call_keeps_no_other_client_waiting(cluster: FakeCluster) -> N
     with ScriptedBroker({"t": 3}, late) as silent:
         client = Client(cluster.bootstrap)
         waiting = client.add(silent.bootstrap)
-        waiting.metadata(fresh=True)
-        thread = threading.Thread(target=lambda: waiting.latest(np.arange(3)))
+        membership = waiting.metadata().membership
+        thread = threading.Thread(target=waiting.ends, args=[membership])
         thread.start()
         began = time.monotonic()
         assert client.poll() == 20
@@ -176,7 +178,7 @@ def test_a_process_that_cannot_be_started_is_named_and_comes_later(cluster: Fake
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
     try:
         with pytest.raises(SourceError, match=r"could not be started: .*; next step: allow this exporter") as missed:
-            client.source.metadata(fresh=True)
+            client.source.metadata()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert missed.value.reason is Reason.CLIENT_FAILED
@@ -226,7 +228,7 @@ def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, logged_war
         },
     )
     with pytest.raises(SourceError) as failed:
-        source.metadata(fresh=True)
+        source.metadata()
     folder = Path(f"/proc/{client.process.pid}")
     assert secret not in (folder / "cmdline").read_text() + (folder / "environ").read_text(errors="replace")
     assert secret not in "\n".join([*logged_warnings(), failed.value.detail])

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 from confluent_kafka import Consumer
 
@@ -21,7 +20,6 @@ from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.judging.subject_facts import record_subject
 from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from exporter.domain.verdicts import Verdict
-from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from tests.demo.broker import Broker, resolve_kafka
 from tests.groups import readers
@@ -135,20 +133,19 @@ def test_polls_and_sweeps_make_no_topic(fresh: Broker) -> None:
     bench, clock = Workbench(fresh.bootstrap), SystemClock()
     bench.create("orders")
     properties = {"bootstrap.servers": fresh.bootstrap}
-    polled = BrokerPollSource(KafkaSource(properties, clock=clock, include=["orders"]), clock, worth_batching=1)
+    polled = KafkaSource(properties, clock=clock, include=["orders"], worth_batching=1)
     groups = KafkaSource(properties, clock=clock)
     for _ in range(2):
-        polled.metadata(fresh=True)
-        assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
+        assert polled.ends(polled.metadata().membership).reason.tolist() == [ANSWERED]
         groups.groups.list_groups()
     time.sleep(2)
     assert OFFSETS not in bench.admin.list_topics(timeout=10).topics
-    assert not polled.batching
-    consumer = groups.batched()
+    assert not polled.batched.used
+    consumer = groups.client.make_consumer("any")
+    consumer.poll(0)
     bench.until(lambda: OFFSETS in bench.admin.list_topics(timeout=10).topics)
-    polled.metadata(fresh=True)
-    polled.latest(np.array([0]))
-    assert polled.batching, "from when others made it on"
+    polled.ends(polled.metadata().membership)
+    assert polled.batched.used, "from when others made it on"
     for each in (consumer, polled, groups):
         each.close()
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from exporter.domain.polls.readings import TopicPartition
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, KafkaPythonError
+from exporter.domain.ports import SourceError
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
 from exporter.kafka.tiered_offsets import TierClient
 from tests.integration.secured import SECRET, WRONG, Secured
 from tests.lookup_answers import Answer
@@ -34,10 +35,10 @@ def test_kafka_python_checks_as_much_as_librdkafka(secured: Secured, caplog: pyt
     unknown = secured.by_password() | {"ssl.ca.location": secured.certificates["unknown-ca.crt"]}
     elsewhere = secured.by_password() | {"bootstrap.servers": secured.address("PASSWORD", "127.0.0.1")}
     for properties in (unknown, elsewhere, secured.by_password("PLAIN", password=WRONG)):
-        with pytest.raises(KafkaPythonError, match=r"kafka-python got no answer from .*next step: ") as refused:
+        with pytest.raises(SourceError, match=r"kafka-python got no answer from .*next step: ") as refused:
             TierClient(properties, request_timeout=3)
         assert WRONG not in str(refused.value)
     gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a failed handshake
-    with pytest.raises(KafkaPythonError, match=r"sasl\.mechanism OAUTHBEARER cannot be carried over"):
+    with pytest.raises(SourceError, match=r"sasl\.mechanism OAUTHBEARER cannot be carried over"):
         TierClient(secured.by_own_token(), request_timeout=3)
     assert SECRET not in caplog.text and WRONG not in caplog.text

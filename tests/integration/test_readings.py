@@ -10,7 +10,6 @@ from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import END_OF_TIME, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import METADATA_SECONDS
-from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
@@ -87,7 +86,7 @@ def test_records_from_before_1970_have_no_timestamp(kafka: Kafka) -> None:
     kafka.write_keyed(TopicPartition("ancient", 0), [(b"a", -86_400.0), (b"b", -3_600.0)])
     clock = ManualClock(time.time())
     source = KafkaSource({"bootstrap.servers": kafka.bootstrap}, clock=SystemClock(), include=["ancient"])
-    poller = Poller("test", BrokerPollSource(source, SystemClock()), [], clock)
+    poller = Poller("test", source, [], clock)
     seen = []
     for later in (0.0, 30.0, 300.0):
         clock.time += later

@@ -24,7 +24,6 @@ from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
-from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.state.cluster import Rhythm
@@ -64,17 +63,21 @@ class Batched:
 
     def __init__(self, bootstrap: str) -> None:
         clock = SystemClock()
-        connection = KafkaSource(
-            {"bootstrap.servers": bootstrap}, clock=clock, include=["spread"], request_timeout=TIMEOUT, budget=BUDGET
+        self.source = KafkaSource(
+            {"bootstrap.servers": bootstrap},
+            clock=clock,
+            include=["spread"],
+            request_timeout=TIMEOUT,
+            budget=BUDGET,
+            worth_batching=1,
         )
-        self.source = BrokerPollSource(connection, clock, worth_batching=1)
 
     def poll(self) -> tuple[list[int], set[Reason | None]]:
         """Return the partitions that were read, all of them exactly, and why the others were not."""
         began = time.monotonic()
-        membership = self.source.metadata(fresh=True).membership
+        membership = self.source.metadata().membership
         rows = np.flatnonzero(membership.leader >= 0)
-        answers = self.source.latest(rows)
+        answers = self.source.ends(membership.part(rows))
         read = answers.reason == ANSWERED
         assert (answers.offset[read] == 2).all()
         assert time.monotonic() - began < BUDGET + MERCY
@@ -97,7 +100,7 @@ def test_the_third_broker_costs_its_own_partitions_only(
     whole = watch.poll()
     assert {reading.state for reading in readings_of(whole).values()} == {State.OBSERVED}
     assert whole.max_timestamp_supported == {1: True, 2: True, 3: True}
-    assert batched.poll() == ([0, 1, 2, 3, 4, 5], set()) and batched.source.batching
+    assert batched.poll() == ([0, 1, 2, 3, 4, 5], set()) and batched.source.batched.used
     if how == "paused":
         fill_for_an_audit(trio)
     with getattr(trio, how)():
@@ -124,8 +127,8 @@ def test_the_third_broker_costs_its_own_partitions_only(
             assert_doctor_names_it(findings(trio.bootstrap), trio.wires[THIRD].address, how)
     before = {key: seen(reading) for key, reading in readings_of(whole).items()}
     trio.workbench.until(lambda: {key: seen(each) for key, each in readings_of(watch.poll()).items()} == before)
-    trio.workbench.until(lambda: batched.poll()[0] == [0, 1, 2, 3, 4, 5], seconds=60)
-    assert batched.source.batching, "its answers are trusted as before"
+    everything = [0, 1, 2, 3, 4, 5]
+    trio.workbench.until(lambda: batched.poll()[0] == everything and batched.source.batched.used, seconds=60)
     watch.source.close()
     batched.source.close()
     gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a broker that took a connection in silence

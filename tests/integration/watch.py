@@ -12,7 +12,6 @@ from exporter.domain.polls.readings import PollFailure, Reason, State, TopicPart
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SnapshotSink
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.poll_source import BrokerPollSource
 from exporter.kafka.source import KafkaSource
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
@@ -67,10 +66,11 @@ class Watch:
         )
         self._poller = Poller(
             "test",
-            BrokerPollSource(self.source, self.clock, metadata_seconds=metadata_seconds),
+            self.source,
             sinks,
             self.clock,
             earliest_interval=earliest_interval,
+            metadata_seconds=metadata_seconds,
             readers=readers,
         )
 

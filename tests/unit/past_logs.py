@@ -84,7 +84,7 @@ class Logs:
     def monotonic(self) -> float:
         return self.moment
 
-    def metadata(self) -> Metadata:
+    def metadata(self, *_: object) -> Metadata:
         topics: dict[str, dict[int, PartitionInfo]] = {}
         for key in self.logs:
             leader = None if key in self.unled else 1

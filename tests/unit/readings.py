@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Counts, Offsets, Rows
+from exporter.domain.arrays import Counts
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo, restore_partitions
+from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Answers, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents, SourceError
@@ -37,17 +37,15 @@ class TableSource:
     error: SourceError | None = None
     newest_lookups: int = 0
     earliest_requests: list[list[TopicPartition]] = field(default_factory=list)
-    known: Metadata | None = None
     earliest_error: SourceError | None = None
-    keeps_metadata: bool = False
-    """Metadata is what it was until it is asked for anew, as it is for a minute with a real source."""
 
-    def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:  # noqa: ARG002
+    def begin(self) -> None:
+        pass
+
+    def metadata(self, *_: object) -> Metadata:
         if self.error is not None:
             raise self.error
-        if fresh or self.known is None or not self.keeps_metadata:
-            self.known = restore_partitions(self.described(), self.known)
-        return self.known
+        return self.described()
 
     def described(self) -> Metadata:
         """What a broker says now."""
@@ -66,25 +64,22 @@ class TableSource:
             cluster_id=self.own_id,
         )
 
-    def earliest(self, rows: Rows) -> Answers:
+    def starts(self, membership: Membership) -> Answers:
         if self.earliest_error is not None:
             raise self.earliest_error
-        self.earliest_requests.append([self._key(row) for row in rows])
-        return answers_of(self.failures.get(self._key(row), self._offset(row, 0)) for row in rows)
+        self.earliest_requests.append(list(membership.layout))
+        return answers_of(self.failures.get(key, self._offset(key, 0)) for key in membership.layout)
 
-    def latest(self, rows: Rows) -> Answers:
-        return answers_of(self._offset(row, 1) for row in rows)
+    def ends(self, membership: Membership) -> Answers:
+        return answers_of(self._offset(key, 1) for key in membership.layout)
 
-    def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:  # noqa: ARG002
-        self.newest_lookups += len(rows)
-        return answers_of(self._newest(self._key(row)) for row in rows)
+    def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:
+        assert len(extents) == len(membership.layout)
+        self.newest_lookups += len(extents)
+        return answers_of(map(self._newest, membership.layout))
 
-    def _key(self, row: int) -> TopicPartition:
-        assert self.known is not None
-        return self.known.membership.layout.key(row)
-
-    def _offset(self, row: int, end: int) -> Answer:
-        offsets = self.offsets.get(self._key(row))
+    def _offset(self, key: TopicPartition, end: int) -> Answer:
+        offsets = self.offsets.get(key)
         return Answer(reason=Reason.UNKNOWN_TOPIC) if offsets is None else Answer(int(offsets[end] or 0))
 
     def _newest(self, key: TopicPartition) -> Answer | None:
@@ -105,27 +100,6 @@ class TableSource:
 
     def close(self) -> None:
         pass
-
-
-@dataclass
-class TableOffsets(TableSource):
-    """The same as an OffsetSource, whose metadata is always fresh."""
-
-    def metadata(self, *, fresh: bool = True, doubted: Collection[str] = ()) -> Metadata:
-        return super().metadata(fresh=fresh, doubted=doubted)
-
-    def starts(self, membership: Membership) -> Answers:
-        return self.earliest(self._rows(membership.layout))
-
-    def ends(self, membership: Membership) -> Answers:
-        return self.latest(self._rows(membership.layout))
-
-    def max_timestamp(self, membership: Membership, extents: Extents) -> Answers:  # type: ignore[override]
-        return super().max_timestamp(self._rows(membership.layout), extents.earliest, extents.latest)
-
-    def _rows(self, keys: Iterable[TopicPartition]) -> Rows:
-        known = self.known or self.metadata()
-        return known.membership.layout.rows(keys)
 
 
 @dataclass

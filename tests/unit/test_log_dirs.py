@@ -8,7 +8,6 @@ from typing import Any
 import kafka.protocol.admin
 import pytest
 
-from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.log_dirs import LogDirsClient
@@ -54,7 +53,7 @@ def test_logs_of_all_disks_are_added_up_beside_what_is_being_moved(offline: int,
     ]
     client = Answered(SimpleNamespace(error_code=0, results=disks))
     sizes = client.log_sizes(WANTED, 1)
-    assert isinstance(sizes, LogSizes) and sizes.missing is missing
+    assert sizes.missing is missing
     assert sizes.log.known.tolist() == [False, True, False, True]
     assert sizes.log.value[sizes.log.known].tolist() == [8, 2**60]
     assert sizes.moving.tolist() == [0, 0, 4, 3]
@@ -64,6 +63,6 @@ def test_logs_of_all_disks_are_added_up_beside_what_is_being_moved(offline: int,
 def test_a_reason_for_all_partitions_is_that_of_the_answer() -> None:
     """Of sizes without a right as well."""
     client = Answered(SimpleNamespace(error_code=0, results=[]))
-    assert client.log_sizes(WANTED, 1) is Reason.UNAUTHORIZED
+    assert client.log_sizes(WANTED, 1).missing is Reason.UNAUTHORIZED
     client.answer = SimpleNamespace(error_code=31, results=[])
-    assert client.log_sizes(WANTED, 1) is Reason.UNAUTHORIZED
+    assert client.log_sizes(WANTED, 1).missing is Reason.UNAUTHORIZED

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from exporter.collectors.log_sizes import MAX_FAILED_INSPECTIONS, Inspector
+from exporter.collectors.log_sizes import Inspector
+from exporter.collectors.round import MAX_FAILED_ROUNDS
 from exporter.domain.arrays import Counts
 from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import PartitionInfo, TopicInfo
+from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.kafka.kafka_python_answers import KafkaPythonError
+from exporter.domain.ports import SourceError
+from exporter.kafka.kafka_python_answers import LOG_DIRS
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 from tests.views import Activity, Inspected, Reading, sizes_of
@@ -42,20 +44,20 @@ class Brokers:
     @contextlib.contextmanager
     def connect(self) -> Iterator[Brokers]:
         if self.problem:
-            raise KafkaPythonError(self.problem)
+            raise SourceError(Reason.OTHER, self.problem)
         yield self
 
     def left_out(self) -> tuple[str, ...]:
         return ()
 
-    def log_sizes(self, wanted: Layout, broker: int) -> LogSizes | Reason:
+    def log_sizes(self, wanted: Layout, broker: int) -> LogSizes:
         if broker == self.fails:
-            raise KafkaPythonError("the process ended")
+            raise SourceError(Reason.OTHER, "the process ended")
         self.requests.append((broker, len(wanted)))
         self.clock.time += self.seconds
         sizes = self.sizes.get(broker, dict.fromkeys(wanted, 100 + broker))
         if isinstance(sizes, Reason):
-            return sizes
+            return LogSizes.failed(len(wanted), sizes)
         there = np.array([key in sizes for key in wanted], dtype=np.bool_)
         log = Counts(np.array([sizes.get(key, 0) for key in wanted]), there)
         return LogSizes(log, np.array([self.moving.get(key, 0) for key in wanted]))
@@ -71,16 +73,26 @@ def poll(partitions: Mapping[TopicPartition, tuple[int, ...]], topic_id: str = "
     return snapshot_of(readings, infos, cluster="c", taken_at=0.0)
 
 
-def polled(brokers: Brokers, partitions: Mapping[TopicPartition, tuple[int, ...]]) -> Inspector:
+class Seen(Inspector):
+    """An inspector that says what it inspects."""
+
+    metadata: Metadata
+
+    def accept(self, snapshot: Snapshot) -> None:
+        super().accept(snapshot)
+        self.metadata = snapshot.metadata
+
+
+def polled(brokers: Brokers, partitions: Mapping[TopicPartition, tuple[int, ...]]) -> Seen:
     """An inspector after a poll of these, with the tables as the client."""
-    seen = Inspector("c", brokers.clock, interval=INTERVAL, client=brokers.connect)  # type: ignore[arg-type]
+    seen = Seen("c", brokers.clock, interval=INTERVAL, client=brokers.connect)  # type: ignore[arg-type]
     seen.accept(poll(partitions))
     return seen
 
 
-def of(seen: Inspector, key: TopicPartition, topic_id: str = "id-1") -> Inspected:
-    """What it tells of a partition, whose topic has this id."""
-    return sizes_of(seen.results(poll({key: (1,)}, topic_id).metadata)).get(key, Inspected())
+def of(seen: Seen, key: TopicPartition) -> Inspected:
+    """What it tells of a partition of the last poll."""
+    return sizes_of(seen.results(seen.metadata)).get(key, Inspected())
 
 
 @pytest.fixture
@@ -94,7 +106,7 @@ def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers
     brokers.moving = {A: 30}
     seen = polled(brokers, {A: (2, 1), B: (1, 3)})
     inspection = seen.inspect()
-    assert (inspection.lookups, dict(inspection.failures)) == (4, {})
+    assert (inspection.lookups, inspection.failures) == ({LOG_DIRS: 4}, {})
     assert of(seen, A) == Inspected(102, 102 + 101 + 2 * 30)
     assert of(seen, B) == Inspected(101, 101 + 103)
 
@@ -106,7 +118,7 @@ def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
     inspection = seen.inspect()
     assert of(seen, A) == Inspected(50, None)
     assert of(seen, B) == Inspected()
-    assert inspection.failures == {(Reason.TIMED_OUT, 2): 2}
+    assert inspection.failures == {(LOG_DIRS, Reason.TIMED_OUT, 2): 2}
 
 
 def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
@@ -115,16 +127,16 @@ def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
     seen = polled(brokers, {A: (1,), B: (1,)})
     inspection = seen.inspect()
     assert (of(seen, A).log_bytes, of(seen, B)) == (50, Inspected())
-    assert inspection.failures == {(Reason.MISSING_ANSWER, 1): 1}
+    assert inspection.failures == {(LOG_DIRS, Reason.MISSING_ANSWER, 1): 1}
 
 
 def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
     """Under another topic id no size of the old one is shown."""
     seen = polled(brokers, {A: (1,)})
     seen.inspect()
-    assert of(seen, A, "id-2") == Inspected()
+    assert of(seen, A) == Inspected(101, 101)
     seen.accept(poll({A: (1,)}, topic_id="id-2"))
-    assert of(seen, A, "id-2") == Inspected()
+    assert of(seen, A) == Inspected()
 
 
 def test_what_nobody_asked_for_long_is_shown_no_more(brokers: Brokers) -> None:
@@ -132,7 +144,7 @@ def test_what_nobody_asked_for_long_is_shown_no_more(brokers: Brokers) -> None:
     seen = polled(brokers, {A: (1,)})
     seen.inspect()
     brokers.problem = "kafka-python is not installed"
-    brokers.clock.time += (MAX_FAILED_INSPECTIONS + 1) * INTERVAL
+    brokers.clock.time += (MAX_FAILED_ROUNDS + 1) * INTERVAL
     assert seen.inspect().problem == "kafka-python is not installed"
     assert of(seen, A) == Inspected(101, 101)
     brokers.clock.time += 1
@@ -152,7 +164,7 @@ def test_what_was_moved_has_no_size_until_it_is_asked_where_it_is_now(brokers: B
     """The next inspection asks by the poll before it; a failure counts at the broker that was asked."""
     brokers.sizes = {1: {A: 101}, 2: {B: 102}}
     seen = polled(brokers, {A: (1,), B: (1,)})
-    assert seen.inspect().failures == {(Reason.MISSING_ANSWER, 1): 1}
+    assert seen.inspect().failures == {(LOG_DIRS, Reason.MISSING_ANSWER, 1): 1}
     assert (of(seen, A).disk_bytes, of(seen, B).disk_bytes) == (101, None)
     seen.accept(poll({A: (1,), B: (2,)}))
     assert seen.inspect().failures == {}

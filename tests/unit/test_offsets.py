@@ -21,7 +21,7 @@ from exporter.domain.ports import Extents
 from exporter.settings.schema import Settings
 from tests.lookup_answers import Answer
 from tests.times import answered, led
-from tests.unit.readings import TableOffsets
+from tests.unit.readings import TableSource
 
 NOON = datetime(2026, 3, 3, 12, tzinfo=UTC).timestamp()
 KEY = TopicPartition("orders", 0)
@@ -69,7 +69,7 @@ def test_misuse_ends_with_2_and_names_the_option(
 
 
 @dataclass
-class Logs(TableOffsets):
+class Logs(TableSource):
     """A source whose partitions also answer by time: from (timestamp, offset) pairs in the order of offsets."""
 
     records: dict[TopicPartition, list[tuple[float | None, int]]] = field(default_factory=dict)

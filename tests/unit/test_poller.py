@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import cycle, pairwise
 from typing import Any
 
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
+from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig, TopicInfo, restore_known
 from exporter.domain.polls.readings import Answers, PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import SourceError
@@ -151,8 +152,9 @@ def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() 
     class Failing(TableSource):
         fails = False
 
-        def latest(self, rows: Rows) -> Answers:
-            return answers_of(Answer(reason=Reason.TIMED_OUT) for _ in rows) if self.fails else super().latest(rows)
+        def ends(self, membership: Membership) -> Answers:
+            failed = answers_of(Answer(reason=Reason.TIMED_OUT) for _ in membership.layout)
+            return failed if self.fails else super().ends(membership)
 
     polled = Polled(source := Failing({A: (0, 100, 100.0)}), earliest_interval=300.0)
     polled.poll()
@@ -167,7 +169,7 @@ def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() 
 
 def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:
     """Its end offset fell, so its id is read in the same poll: what it holds was gained since, by the new topic."""
-    polled = Polled(source := TableSource({A: (0, 9, 100.0)}, keeps_metadata=True, topic_ids={"a": "id-1"}))
+    polled = Polled(source := TableSource({A: (0, 9, 100.0)}, topic_ids={"a": "id-1"}), metadata_seconds=60)
     polled.poll()
     source.offsets[A], source.topic_ids["a"] = (0, 4, 200.0), "id-2"
     reading = polled.poll()[A]
@@ -209,7 +211,7 @@ def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
 
 def test_records_of_another_cluster_are_no_advance_although_metadata_is_kept() -> None:
     """Its id is asked for after the offsets of each poll, and the poll begins again with its own metadata."""
-    polled = Polled(source := TableSource({A: (0, 5, 100.0)}, keeps_metadata=True, own_id="first"))
+    polled = Polled(source := TableSource({A: (0, 5, 100.0)}, own_id="first"), metadata_seconds=60)
     polled.poll()
     source.own_id, source.offsets = "second", {A: (0, 9, 200.0), B: (0, 3, 200.0)}
     readings = polled.poll()
@@ -230,3 +232,38 @@ def test_no_poll_counts_while_two_clusters_answer_in_turn() -> None:
     del source.cluster_id
     source.offsets[A] = (0, 9, 200.0)
     assert polled.poll()[A].activity.advanced_by == 0
+
+
+@pytest.mark.parametrize(
+    ("interval", "reused_at", "read_at"),
+    [
+        (30.0, [31.0], 59.0),
+        (20.0, [20.0, 39.0], 58.0),
+        (5.0, [5.0 * poll for poll in range(1, 12)], 59.0),
+    ],
+)
+def test_metadata_is_read_anew_after_a_minute(interval: float, reused_at: Sequence[float], read_at: float) -> None:
+    """Without being asked for: a topic may have been made. A poll that is some seconds early does not put it off."""
+    polled = Polled(source := TableSource({A: (0, 5, 100.0)}), metadata_seconds=60, poll_interval=interval)
+    polled.poll()
+    first = polled.clock.time
+    source.offsets[TopicPartition("new", 0)] = (0, 5, 100.0)
+    for passed in reused_at:
+        polled.clock.time = first + passed - 30
+        assert list(polled.poll()) == [A]
+    polled.clock.time = first + read_at - 30
+    assert len(polled.poll()) == 2
+
+
+def test_settings_that_cannot_be_read_any_more_stay_unless_the_right_is_gone() -> None:
+    """A new process of the client may begin while no broker answers about them."""
+    config = TopicConfig("CreateTime", "compact", None, remote_storage=False)
+    before = Metadata({}, {"a": TopicInfo("id-1", {}, config)})
+    for topic_id, unread, kept in (
+        ("id-1", {}, config),
+        ("id-1", {"a": Reason.TIMED_OUT}, config),
+        ("id-1", {"a": Reason.UNAUTHORIZED}, None),
+        ("id-2", {}, None),
+    ):
+        now = Metadata({}, {"a": TopicInfo(topic_id, {})}, unconfigured=unread)
+        assert restore_known(now, before).topics["a"].config == kept

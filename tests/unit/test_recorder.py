@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import GroupState
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.history.cluster_states import read_state
@@ -349,10 +349,10 @@ def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(benc
     arrived, go_on = threading.Event(), threading.Event()
 
     class Gate(TableSource):
-        def latest(self, rows: Rows) -> Answers:
+        def ends(self, membership: Membership) -> Answers:
             arrived.set()
             assert go_on.wait(30)
-            return super().latest(rows)
+            return super().ends(membership)
 
     bench.polls(*[1] * 3)
     bench.poller = Poller("c", Gate(dict(bench.source.offsets)), [bench.history], bench.clock)

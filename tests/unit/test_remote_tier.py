@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from exporter.collectors.remote_tier import BY_TIME, MAX_FAILED_SWEEPS, TierWatch
+from exporter.collectors.remote_tier import BY_TIME, TierWatch
+from exporter.collectors.round import MAX_FAILED_ROUNDS
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.activity import Circumstances, TierFacts, apply_tiers
 from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.ports import ByTime
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
+from exporter.domain.ports import ByTime, SourceError
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from tests.lookup_answers import Answer, answers_of
 from tests.snapshots import snapshot_of
 from tests.times import answered
@@ -47,7 +48,7 @@ class Tiers:
     def connect(self) -> Iterator[Tiers]:
         self.connected += 1
         if self.problem:
-            raise KafkaPythonError(self.problem)
+            raise SourceError(Reason.OTHER, self.problem)
         yield self
 
     def left_out(self) -> tuple[str, ...]:
@@ -188,7 +189,7 @@ def test_a_failed_look_up_is_no_number_and_is_counted(tiers: Tiers) -> None:
     sweep = seen.sweep()
     assert facts(seen, A, "id-1", 7) == Facts(None, 5, None)
     assert facts(seen, B, "id-1", 5) == Facts(5, 5, NEWEST)
-    assert sweep.failures == {(EARLIEST_LOCAL, Reason.NOT_LEADER): 1, (BY_TIME, Reason.UNAUTHORIZED): 1}
+    assert sweep.failures == {(EARLIEST_LOCAL, Reason.NOT_LEADER, None): 1, (BY_TIME, Reason.UNAUTHORIZED, None): 1}
 
 
 def test_without_kafka_python_times_are_found_all_the_same(tiers: Tiers) -> None:
@@ -230,7 +231,7 @@ def test_offsets_that_nobody_looked_up_for_long_are_shown_no_more(tiers: Tiers) 
     seen = watch(tiers, specs=[EARLIEST_LOCAL])
     seen.accept(poll({A: reading()}))
     seen.sweep()
-    tiers.clock.time += (MAX_FAILED_SWEEPS + 1) * INTERVAL
+    tiers.clock.time += (MAX_FAILED_ROUNDS + 1) * INTERVAL
     assert facts(seen, A, "id-1", 5).earliest_local == 5
     tiers.clock.time += 1
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)

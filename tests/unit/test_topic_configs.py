@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
 
+from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.client import Client
 from exporter.kafka.topic_configs import ConfigReader, config_of
 from tests.unit.readings import ManualClock
+from tests.waiting import until
 
 HOUR = 3600.0
 REFUSED = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
@@ -60,13 +63,22 @@ class Broker:
                     future.set_result({key: SimpleNamespace(value=value) for key, value in answer.items()})
 
 
-def reader_of(count: int = 0, broker: Broker | None = None) -> tuple[ConfigReader, Broker, ManualClock]:
-    """A reader that refreshes hourly, has two calls under way at most, and has read so many topics; its broker."""
-    broker, clock = broker or Broker(), ManualClock()
-    reader = ConfigReader(cast("Client", broker), clock, refresh=HOUR)
-    if count:
-        assert len(reader.read(ids(count))) == count
-    return reader, broker, clock
+class Reader:
+    """A reader that refreshes hourly, its broker and its clock."""
+
+    def __init__(self, broker: Broker | None = None) -> None:
+        self.broker, self.clock = broker or Broker(), ManualClock()
+        self.reader = ConfigReader(cast("Client", self.broker), self.clock, refresh=HOUR)
+
+    def read(self, ids: Mapping[str, str | None]) -> Mapping[str, TopicConfig]:
+        """Read, and once more where that has begun to ask the broker."""
+        self.reader.read(ids)
+        self.wait()
+        return self.reader.read(ids)
+
+    def wait(self) -> None:
+        """Wait until the broker has answered."""
+        until(lambda: not any(each.name == "topic settings" for each in threading.enumerate()), "all is read")
 
 
 def ids(count: int) -> dict[str, str | None]:
@@ -76,68 +88,65 @@ def ids(count: int) -> dict[str, str | None]:
 
 def test_the_first_read_has_all_and_a_later_one_never_waits() -> None:
     """At the start all calls are waited for; a topic that comes later is known at the read after its answer."""
-    reader, broker, _ = reader_of(900)
-    assert [len(call) for call in broker.calls] == [200, 200, 200, 200, 100]
-    broker.at_once = False
+    tested = Reader()
+    assert len(tested.reader.read(ids(900))) == 900
+    assert [len(call) for call in tested.broker.calls] == [200, 200, 200, 200, 100]
+    tested.broker.at_once = False
     later = {**ids(900), "late": "id-1"}
-    assert "late" not in reader.read(later)
-    assert "late" not in reader.read(later)
-    assert len(broker.calls) == 6
-    broker.reply()
-    assert reader.read(later)["late"].retention_seconds == 1.0
+    assert "late" not in tested.reader.read(later)
+    assert "late" not in tested.reader.read(later)
+    until(lambda: len(tested.broker.calls) == 6, "the call is made")
+    tested.broker.reply()
+    assert tested.read(later)["late"].retention_seconds == 1.0
+    assert len(tested.broker.calls) == 6
 
 
 def test_a_missing_right_is_a_reason_and_not_asked_about_at_each_poll() -> None:
     """Without DESCRIBE_CONFIGS nothing is known; it is asked for again at the next refresh."""
-    reader, broker, clock = reader_of(broker=Broker(answer=REFUSED))
+    tested = Reader(Broker(answer=REFUSED))
     for _ in range(10):
-        assert reader.read(ids(3)) == {}
-        clock.time += 300
-    assert reader.unread() == dict.fromkeys(ids(3), Reason.UNAUTHORIZED)
-    assert len(broker.calls) == 1
-    broker.answer = {}
-    clock.time += HOUR
-    reader.read(ids(3))
-    assert len(reader.read(ids(3))) == 3
-    assert reader.unread() == {}
+        assert tested.read(ids(3)) == {}
+        tested.clock.time += 300
+    assert tested.reader.unread() == dict.fromkeys(ids(3), Reason.UNAUTHORIZED)
+    assert len(tested.broker.calls) == 1
+    tested.broker.answer = {}
+    tested.clock.time += HOUR
+    assert len(tested.read(ids(3))) == 3
+    assert tested.reader.unread() == {}
 
 
 def test_a_setting_that_is_no_number_costs_its_topic_alone() -> None:
     """A compatible broker may say so; the other topics of that call are read."""
     odd, good = sorted(ids(2))
-    reader, _, _ = reader_of(broker=Broker(answers={odd: {"retention.ms": ""}, good: {"retention.ms": "5000"}}))
-    found = reader.read(ids(2))
+    tested = Reader(Broker(answers={odd: {"retention.ms": ""}, good: {"retention.ms": "5000"}}))
+    found = tested.read(ids(2))
     assert {name: config.retention_seconds for name, config in found.items()} == {good: 5.0}
-    assert reader.unread() == {odd: Reason.OTHER}
+    assert tested.reader.unread() == {odd: Reason.OTHER}
 
 
-def test_what_fails_once_keeps_what_was_known_and_is_tried_again() -> None:
-    """A slow broker takes nothing away; a minute later it is asked again, not at every poll."""
-    reader, broker, clock = reader_of(2)
-    clock.time += HOUR
-    broker.answer = SLOW
-    reader.read(ids(2))
-    assert len(reader.read(ids(2))) == 2
-    assert reader.unread() == dict.fromkeys(ids(2), Reason.TIMED_OUT)
-    reader.read(ids(2))
-    assert len(broker.calls) == 2
-    clock.time += 60
-    broker.answer = {}
-    reader.read(ids(2))
-    reader.read(ids(2))
-    assert (len(broker.calls), reader.unread()) == (3, {})
+def test_what_fails_is_tried_again_a_minute_later() -> None:
+    """Not at every poll."""
+    tested = Reader(Broker(answer=SLOW))
+    for _ in range(3):
+        tested.read(ids(2))
+    assert len(tested.broker.calls) == 1
+    tested.clock.time += 60
+    tested.broker.answer = {}
+    assert len(tested.read(ids(2))) == 2
+    assert (len(tested.broker.calls), tested.reader.unread()) == (2, {})
 
 
 def test_a_topic_made_again_is_asked_for_again() -> None:
     """Its settings are those of another topic: until the answer nothing is known, and a late answer is none."""
-    reader, broker, _ = reader_of()
-    assert reader.read({"t": "id-1"})["t"].retention_seconds == 1.0
-    broker.at_once = False
-    assert reader.read({"t": "id-2"}) == {}
-    broker.reply()
-    assert reader.read({"t": "id-3"}) == {}
-    broker.reply()
-    assert reader.read({"t": "id-3"})["t"].retention_seconds == 1.0
+    tested = Reader()
+    assert tested.read({"t": "id-1"})["t"].retention_seconds == 1.0
+    tested.broker.at_once = False
+    for topic_id in ("id-2", "id-3"):
+        assert tested.reader.read({"t": topic_id}) == {}
+        until(lambda: any(not each.done() for each in tested.broker.calls[-1].values()), "it is asked for")
+        tested.broker.reply()
+        tested.wait()
+    assert tested.reader.read({"t": "id-3"})["t"].retention_seconds == 1.0
 
 
 ENDLESS = str(2**63 - 1)

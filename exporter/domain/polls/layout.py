@@ -54,6 +54,10 @@ class Layout:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[type[Layout], tuple[tuple[str, ...], Rows, NDArray[np.int32]]]:
+        """Pickle what the other columns follow from."""
+        return Layout, (self.topics, np.diff(self.first), self.partition)
+
     def __iter__(self) -> Iterator[TopicPartition]:
         for topic, number in zip(self.topic.tolist(), self.partition.tolist(), strict=True):
             yield TopicPartition(self.topics[topic], number)

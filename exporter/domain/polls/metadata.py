@@ -226,23 +226,28 @@ class Metadata:
         return bool(self.unidentified) or any(reason not in (None, Reason.UNAUTHORIZED) for reason in refused)
 
 
-def restore_partitions(metadata: Metadata, before: Metadata | None) -> Metadata:
+def restore_known(metadata: Metadata, before: Metadata | None) -> Metadata:
     """Return metadata in which a topic that could not be described keeps the partitions that it had ``before``.
 
-    They have no leader then. Without them one failed answer would end their silences and series like a deletion.
+    They have no leader then. Without them one failed answer would end their silences and series like a deletion. A
+    topic whose settings were not read this time keeps those that it had.
     """
     if before is None:
         return metadata
-    names = [name for name, topic in metadata.topics.items() if topic.reason is not None and name in before.topics]
-    if not names:
-        return metadata
-    membership = metadata.membership.restore_topics_of(before.membership, names)
+    known = {name: was for name in metadata.topics if (was := before.topics.get(name)) is not None}
+    refused = {name for name, reason in metadata.unconfigured.items() if reason is Reason.UNAUTHORIZED}
     restored = {
-        name: replace(
-            before.topics[name], partitions=PartitionsOf(membership, name), reason=metadata.topics[name].reason
-        )
-        for name in names
+        name: replace(now, config=was.config)
+        for name, was in known.items()
+        if (now := metadata.topics[name]).config is None and now.topic_id == was.topic_id and name not in refused
     }
+    missed = [name for name in known if metadata.topics[name].reason is not None]
+    membership = metadata.membership
+    if missed:
+        membership = membership.restore_topics_of(before.membership, missed)
+    for name in missed:
+        partitions = PartitionsOf(membership, name)
+        restored[name] = replace(known[name], partitions=partitions, reason=metadata.topics[name].reason)
     return replace(metadata, topics={**metadata.topics, **restored}, given=membership)
 
 
