@@ -32,7 +32,6 @@ from exporter.commands.options import (
 from exporter.commands.usage import CONFIGURATION, DOCTOR, OFFSETS, OVERVIEW, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
-from exporter.memory import leave_out
 from exporter.settings.errors import SettingsError
 from exporter.waiting import waiting
 
@@ -63,14 +62,11 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     """
     from exporter.domain.ports import SourceError
     from exporter.kafka.process import ClientProcesses
-    from exporter.memory import share_the_heap
     from exporter.settings.load import load_settings
 
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
     _raise_limit_of_open_files()
-    leave_out("pandas")
-    share_the_heap()
     with closing(ClientProcesses()) as processes:
         # Clients start up while this process imports the rest.
         for cluster in settings.clusters:
@@ -237,12 +233,9 @@ def explain(
 @topic_liveness.command()
 @config_option
 @exporter_options
-@click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
 @click.option("--cluster", metavar="NAME", help="Only this cluster.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "nagios"]), default="table", show_default=True)
-def status(
-    config: Path | None, url: str | None, history: str | None, cluster: str | None, style: str, **access: Any
-) -> int:
+def status(config: Path | None, url: str | None, cluster: str | None, style: str, **access: Any) -> int:
     """List what is dead, suspect or unreadable now, and incidents.
 
     Examples:
@@ -250,31 +243,27 @@ def status(
       topic-liveness status --config prod.yaml --format json | jq '.items[].topic'
       topic-liveness status --url https://exporter:9797 --ca-file ca.crt --format nagios
 
-    With --url it asks a running exporter. Without --url it reads what the last rollup
-    published, which lists neither consumer groups nor unreadable partitions; owners come
-    from the configuration.
+    It asks the exporter at --url, else at web.listen of the configuration. Where none runs,
+    `report` and `explain --history` show what the last rollup published.
     Exit codes: 0 nothing to list; 1 something is listed, a cluster is not read, or verdicts
     are not known; 2 nothing could be asked. With --format nagios those of monitoring
     plug-ins: 0 OK, 1 WARNING (suspect or unreadable), 2 CRITICAL (dead or an incident),
     3 UNKNOWN (not read, not judged, or nothing could be asked).
     """
     from exporter.commands import status as listing
-    from exporter.commands.api_client import Access
-    from exporter.domain.overrides import Owners
+    from exporter.commands.api_client import Access, ApiClient, ApiError, exporter_here
+    from exporter.web.config_file import WebConfigError
 
     # The command prints the error itself; the log would repeat it.
     set_up_logging("critical", "text")
-    if url is None and (given := [name for name, value in access.items() if value is not None]):
-        raise click.UsageError(f"--{given[0].replace('_', '-')} needs --url: published files are read without it")
     try:
-        if url is not None:
-            with waiting("asking the exporter"):
-                found = listing.ask_exporter(url, Access(**access), cluster)
-        else:
-            settings = job_settings(config, history, None)
-            max_age, owners = settings.expectations.max_age, Owners([each.make_owner() for each in settings.owners])
-            found = listing.read_published_status(settings.history.folder, cluster, owners, time.time(), max_age)
-    except (listing.StatusError, SettingsError) as error:
+        given = Access(**access)
+        client = (
+            ApiClient(url, given) if url is not None else exporter_here(job_settings(config, None, None).web, given)
+        )
+        with client, waiting("asking the exporter"):
+            found = listing.read_status(client, cluster)
+    except (ApiError, SettingsError, WebConfigError) as error:
         if style == "nagios":
             click.echo(f"UNKNOWN: {' '.join(str(error).split())}")
             return listing.PlugIn.UNKNOWN
@@ -384,6 +373,4 @@ def run(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
 
 def main(program: str = PROGRAM) -> NoReturn:
     """Entry point of the command."""
-    # httpx would import its own command line, and rich and pygments with it.
-    leave_out("httpx._main")
     sys.exit(run(program=program))

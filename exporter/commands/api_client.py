@@ -14,6 +14,9 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 
 from exporter.secret_files import text_in, unusable
+from exporter.settings.schema import WebSettings
+from exporter.web.config_file import WebConfigFile
+from exporter.web.server import host_and_port
 
 TIMEOUT_SECONDS = 10.0
 PAGE = 1000
@@ -117,6 +120,14 @@ class ApiClient:
         if self._shows_none and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
             return "It may ask for a client certificate: give --cert-file and --key-file"
         return "Is an exporter running there?"
+
+
+def exporter_here(web: WebSettings, access: Access) -> ApiClient:
+    """Return a client of the exporter on this host that has these settings. Raises ApiError and WebConfigError."""
+    tls = WebConfigFile(web.config_file).current().tls
+    host, port = host_and_port(web.listen)
+    shown = f"[{host}]" if ":" in host else host
+    return ApiClient(f"{'http' if tls is None else 'https'}://{shown}:{port}", access)
 
 
 def _split(url: str) -> SplitResult:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError
+from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError, exporter_here
 from exporter.commands.explanation import explain, plain
 from exporter.domain.judging.detection import judge, overrule
 from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
@@ -23,8 +23,7 @@ from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.history.published import ExpectationsError, TopicRows, in_force, read_topic_rows
 from exporter.settings.schema import Settings
-from exporter.web.config_file import WebConfigError, WebConfigFile
-from exporter.web.server import host_and_port
+from exporter.web.config_file import WebConfigError
 
 UNASKED = "not asked, because --history names what is published"
 
@@ -93,12 +92,9 @@ def exporter_for(url: str | None, settings: Settings, access: Access) -> ApiClie
     if url is not None:
         return ApiClient(url, access)
     try:
-        tls = WebConfigFile(settings.web.config_file).current().tls
+        return exporter_here(settings.web, access)
     except WebConfigError as error:
         return f"not asked: web.config_file: {error}"
-    host, port = host_and_port(settings.web.listen)
-    shown = f"[{host}]" if ":" in host else host
-    return ApiClient(f"{'http' if tls is None else 'https'}://{shown}:{port}", access)
 
 
 def write(out: TextIO, explanation: Explanation, style: str, now: float) -> None:

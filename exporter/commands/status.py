@@ -1,7 +1,4 @@
-"""The command ``status``: what is dead, suspect, held by an incident or unreadable now.
-
-From a running exporter, or from published files.
-"""
+"""The command ``status``: what a running exporter says is dead, suspect, held by an incident or unreadable now."""
 
 from __future__ import annotations
 
@@ -12,16 +9,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TextIO
 
-from exporter.commands.api_client import Access, ApiClient, ApiError
+from exporter.commands.api_client import ApiClient, ApiError
 from exporter.commands.text_table import align
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.formatting import ago, duration, list_some, moment, plural
-from exporter.domain.judging.detection import Judgement
-from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.judging.subject_facts import describe_judged
-from exporter.domain.overrides import Owners
-from exporter.domain.verdicts import OF_ALL_PARTITIONS, Expectation, Verdict
-from exporter.storage.files import Location
+from exporter.domain.formatting import ago, duration, moment, plural
+from exporter.domain.verdicts import OF_ALL_PARTITIONS, Verdict
 
 
 class PlugIn(IntEnum):
@@ -36,10 +28,8 @@ class PlugIn(IntEnum):
 _ALARMING = (Verdict.DEAD, Verdict.SUSPECT)
 _HEADS = ("CLUSTER", "TOPIC", "WHAT", "SILENT", "OWNER", "READERS", "EVIDENCE")
 _INCIDENT, _UNREADABLE = "incident", "unreadable"
-
-
-class StatusError(Exception):
-    """Nothing is known; the text says why and what to do."""
+_NO_TOPIC = dict.fromkeys(("topic", "partition", "last_advance", "silence_seconds", "owner", "readers"))
+"""No topic is an incident's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +70,20 @@ class LivenessStatus:
         return ExitCode.FOUND if self.items or self.not_read or self.not_judged else ExitCode.DONE
 
 
-def ask_exporter(url: str, access: Access, cluster: str | None) -> LivenessStatus:
-    """Ask a running exporter. Raises StatusError."""
+def read_status(client: ApiClient, cluster: str | None) -> LivenessStatus:
+    """Ask a running exporter, about one cluster or all. Raises ApiError."""
     try:
-        with ApiClient(url, access) as client:
-            try:
-                return _read_status(client, cluster)
-            except (KeyError, TypeError) as error:
-                text = f"{client.shown} does not answer as an exporter of this version does: {error!r}"
-                raise StatusError(f"{text}. Check --url, and the version of both") from None
-    except ApiError as error:
-        raise StatusError(str(error)) from None
+        return _read_status(client, cluster)
+    except (KeyError, TypeError) as error:
+        text = f"{client.shown} does not answer as an exporter of this version does: {error!r}"
+        raise ApiError(f"{text}. Check --url, and the version of both") from None
 
 
 def _read_status(client: ApiClient, cluster: str | None) -> LivenessStatus:
     known = client.ask("clusters")
-    _require(cluster, [one["cluster"] for one in known["clusters"]])
+    names = [one["cluster"] for one in known["clusters"]]
+    if cluster not in (None, *names):  # a misspelt name must not look like health
+        raise ApiError(f"--cluster must be one of {', '.join(names)}, got {cluster!r}")
     chosen = [] if cluster is None else [("cluster", cluster)]
     alarming = [("verdict", str(verdict)) for verdict in _ALARMING]
     items: list[Mapping[str, Any]] = []
@@ -111,7 +99,7 @@ def _read_status(client: ApiClient, cluster: str | None) -> LivenessStatus:
         if (partition["cluster"], partition["topic"]) not in seen
     ]
     items += [
-        _incident(one["cluster"], one["name"], one["topics"], one["evidence"])
+        {**_NO_TOPIC, **one, "what": _INCIDENT, "incident": one["name"]}
         for one in client.read_all_items("incidents", chosen)[1]
     ]
     for topic in client.read_all_items("topics", [*chosen, ("state", _UNREADABLE)])[1]:
@@ -122,80 +110,12 @@ def _read_status(client: ApiClient, cluster: str | None) -> LivenessStatus:
     return LivenessStatus(client.shown, first["as_of"], [_item(item) for item in items], first["not_read"], not_judged)
 
 
-def _incident(cluster: str, name: str, topics: Sequence[str], evidence: str) -> Mapping[str, Any]:
-    """Return the item of an incident: no topic is its own."""
-    nothing = dict.fromkeys(("topic", "partition", "last_advance", "silence_seconds", "owner", "readers"))
-    return {**nothing, "cluster": cluster, "what": _INCIDENT, "evidence": evidence, "incident": name, "topics": topics}
-
-
-def _require(cluster: str | None, known: Sequence[str]) -> None:
-    """Raise StatusError for a cluster that is not known: a misspelt name must not look like health."""
-    if cluster is not None and cluster not in known:
-        raise StatusError(f"--cluster must be one of {', '.join(known)}, got {cluster!r}")
-
-
 def _not_judged(as_of: float | None) -> str:
     if as_of is None:
         return "no expectations are published: run `topic-liveness rollup`"
     return (
         f"the expectations are as of {moment(as_of)}, too long ago or ahead of the clock: run `topic-liveness rollup`"
     )
-
-
-def read_published_status(
-    history: Location, cluster: str | None, owners: Owners, now: float, max_age: float
-) -> LivenessStatus:
-    """Read the published files, which are trusted for ``max_age`` seconds. Raises StatusError."""
-    from exporter.history.published import Expectations, in_force  # noqa: PLC0415 - Arrow, which a question needs not
-
-    expectations = Expectations(history)
-    expectations.refresh()
-    published = expectations.published
-    if published is None:
-        why = expectations.problem or "nothing is published: run `topic-liveness rollup`"
-        raise StatusError(f"{history}: {why}")
-    _require(cluster, published.rows.texts["cluster"].values)
-    alarming = [published.rows.row(row) for row in published.rows.find_verdicts(_ALARMING).tolist()]
-    of_all = map(published.rows.row, published.rows.find_verdicts(OF_ALL_PARTITIONS).tolist())
-    seen = {(row.cluster, row.topic) for row in of_all if row.partition is None}
-    shown = [
-        row
-        for row in alarming
-        if cluster in (None, row.cluster) and (row.partition is None or (row.cluster, row.topic) not in seen)
-    ]
-    subjects = [
-        JudgedSubject(Judgement(Verdict(row.verdict), row.last_advance), row, seen=SubjectNow(published=row.evidence))
-        for row in shown
-    ]
-    items = [
-        {
-            "cluster": row.cluster,
-            "topic": row.topic,
-            "partition": row.partition,
-            "what": row.verdict,
-            **judged,
-            "owner": owners.of(row.cluster, row.topic),
-            "readers": None,
-        }
-        for row, judged in zip(shown, describe_judged(subjects, now), strict=True)
-    ]
-    items.sort(key=lambda item: (item["what"], item["last_advance"] or 0.0))
-    held = [published.rows.row(row) for row in published.rows.find_verdicts([Verdict.HELD]).tolist()]
-    items += _published_incidents([row for row in held if cluster in (None, row.cluster)])
-    not_judged = None if in_force(published.as_of, now, max_age) else _not_judged(published.as_of)
-    source = f"{history} (published)"
-    return LivenessStatus(source, published.as_of, [_item(item) for item in items], not_judged=not_judged)
-
-
-def _published_incidents(rows: Sequence[Expectation]) -> Iterator[dict[str, Any]]:
-    held: dict[tuple[str, str], set[str]] = {}
-    for row in rows:
-        if row.incident is not None:
-            held.setdefault((row.cluster, row.incident), set()).add(row.topic)
-    for (cluster, name), topics in sorted(held.items()):
-        names = sorted(topics)
-        evidence = f"{plural(len(names), 'topic')} held together, incident {name} ({list_some(names)})"
-        yield {**_incident(cluster, name, names, evidence)}
 
 
 def write(out: TextIO, status: LivenessStatus, style: str, now: float) -> None:

@@ -20,7 +20,8 @@ from exporter.domain.formatting import plural
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 
-_STEP = "; next step: "
+STEP = "; next step: "
+"""Between the cause of a problem and what to do about it."""
 
 
 class Severity(StrEnum):
@@ -49,7 +50,7 @@ class Finding:
 
 def make_finding(check: str, severity: Severity, detail: str, costs: str, *, prefix: str = "") -> Finding:
     """Return a finding for an error text of the form ``cause; next step: step``."""
-    cause, _, step = detail.partition(_STEP)
+    cause, _, step = detail.partition(STEP)
     return Finding(check, severity, prefix + cause, costs, step or None)
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-import socket
-import ssl
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-
-import httpx
 
 from exporter.commands.spark_job import SPARK
 from exporter.doctor.findings import Finding, Severity, make_finding
@@ -23,11 +20,8 @@ from exporter.history.spool import list_finished_files
 from exporter.java import JavaError, java
 from exporter.settings.schema import Settings
 from exporter.storage.files import ObjectPath
-from exporter.web.config_file import WebConfig, WebConfigError, WebConfigFile
-from exporter.web.server import WebError, bind, host_and_port
-from exporter.web.users import REALM
-
-_ANSWER_SECONDS = 3.0
+from exporter.web.config_file import WebConfigError, WebConfigFile
+from exporter.web.server import WebError, bind
 
 
 def history(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
@@ -123,10 +117,10 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
 
 
 def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
-    """Check that web.listen can be bound, or that an exporter listens there; and that web.config_file can be used."""
+    """Check that web.listen can be bound, and that web.config_file can be used. A running exporter has the port."""
     check, listen, costs = "web port", settings.web.listen, "`serve` does not start (exit code 2)"
     try:
-        config = WebConfigFile(settings.web.config_file).current()
+        WebConfigFile(settings.web.config_file)
     except WebConfigError as error:
         fix = "correct it: docs/security.md shows what such a file holds"
         yield Finding(check, Severity.ERROR, f"web.config_file: {error}", costs, fix)
@@ -134,18 +128,11 @@ def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 
     try:
         bind(listen).close()
     except WebError as error:
-        ours = _is_exporter_at(listen, config)
-        if ours:
-            yield Finding(check, Severity.OK, f"an exporter is serving on {listen}")
-            return
         what, _, fix = str(error).partition(". ")
-        what = what.rstrip(".")
-        if ours is None:
-            what += ", and whether by an exporter is not known: clients need a certificate (client_auth_type)"
-            costs = "none where it is an exporter; else `serve` does not start (exit code 2)"
-            yield Finding(check, Severity.NOTE, what, costs, fix or None)
-        else:
-            yield Finding(check, Severity.ERROR, what, costs, fix or None)
+        taken = isinstance(error.__context__, OSError) and error.__context__.errno == errno.EADDRINUSE
+        severity = Severity.NOTE if taken else Severity.ERROR
+        costs = f"none where it is this exporter that runs; else {costs}" if taken else costs
+        yield Finding(check, severity, what.rstrip("."), costs, fix or None)
     else:
         yield Finding(check, Severity.OK, f"{listen} is free")
 
@@ -186,27 +173,3 @@ def _is_there(place: Path) -> bool:
 
 def _usable(place: Path) -> bool:
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
-
-
-def _is_exporter_at(listen: str, config: WebConfig) -> bool | None:
-    """Return whether an exporter answers there, None where that cannot be told without a client's certificate."""
-    host, port = host_and_port(listen)
-    shown = f"[{host}]" if ":" in host else host
-    url = f"{'http' if config.tls is None else 'https'}://{shown}:{port}/-/healthy"
-    try:
-        # It sends no secret, so it verifies nothing; a proxy of the environment has another port.
-        answer = httpx.get(url, timeout=_ANSWER_SECONDS, verify=False, trust_env=False)  # noqa: S501
-    except (httpx.HTTPError, httpx.InvalidURL):
-        needs_certificate = config.tls is not None and config.tls.verify_mode is ssl.CERT_REQUIRED
-        return None if needs_certificate and _listens(host, port) else False
-    if answer.status_code == httpx.codes.UNAUTHORIZED:
-        return f'realm="{REALM}"' in answer.headers.get("WWW-Authenticate", "")
-    return answer.status_code == httpx.codes.OK and answer.text == "healthy\n"
-
-
-def _listens(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), _ANSWER_SECONDS).close()
-    except OSError:
-        return False
-    return True

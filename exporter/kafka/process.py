@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from exporter.domain.formatting import size
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.running_process import RunningProcess, end_of
-from exporter.memory import resident
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class ClientProcess:
     def memory(self) -> int | None:
         """The bytes that the process holds now (RSS), None while there is none."""
         try:
-            return None if self.pid is None else resident(self.pid)
+            return None if self.pid is None else _resident(self.pid)
         except OSError:
             return None
 
@@ -322,3 +323,8 @@ class ClientProcesses:
             processes, self._processes = self._processes, {}
         for process in processes.values():
             process.close()
+
+
+def _resident(pid: int) -> int:
+    """Return the bytes that a process holds (RSS). Raises OSError where it has ended."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

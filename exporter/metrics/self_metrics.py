@@ -16,7 +16,6 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.gc_collector import GCCollector
-from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
@@ -196,11 +195,8 @@ class SelfMetrics:
             labels = {"source_cluster": comparison.source, "target_cluster": comparison.target, "outcome": outcome}
             self.set("replica_topics", count, **labels)
 
-    def render(self, *, openmetrics: bool = False) -> bytes:
-        """Return the exposition of the exporter's own metrics; as OpenMetrics it is the end of the whole."""
-        if openmetrics:
-            exposition: bytes = openmetrics_exposition.generate_latest(self.registry)  # type: ignore[no-untyped-call]
-            return exposition
+    def render(self) -> bytes:
+        """Return the exposition of the exporter's own metrics."""
         return generate_latest(self.registry)
 
     def _remove(self, name: str, *labels: str) -> None:

@@ -69,22 +69,22 @@ class HistoryUpkeep:
                 frames = "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
             if problem:
                 problem = f"upkeep of the history, {step}: {problem}"
-            if problem and self._monitor.upkeep_problems.get(step) != problem:
+            if problem and self._monitor.upkeep.problems.get(step) != problem:
                 log.error("%s%s", problem, frames)
-            self._monitor.take_upkeep(step, problem)
+            self._monitor.upkeep.take_step(step, problem)
 
     def _take_expectations(self) -> None:
         self._expectations.refresh()
         self._monitor.take_expectations(self._expectations.published, self._expectations.problem)
         counts = has_reached_all if self._settings.delivery.recipients else None
-        self._monitor.take_report(self._expectations.find_report_time(counts))
+        self._monitor.upkeep.take_report(self._expectations.find_report_time(counts))
 
     def _keep_in_bounds(self) -> None:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
             return
         self._spool.remove_unfinished()
         self._spool.expire(older_than=self._clock.now() - SPOOL_SECONDS)
-        self._monitor.take_spool_loss(self._spool.shrink(self._settings.history.max_bytes))
+        self._monitor.upkeep.take_spool_loss(self._spool.shrink(self._settings.history.max_bytes))
 
 
 @dataclass(slots=True)
@@ -138,13 +138,13 @@ class Service:
         self.monitor = make_monitor(settings, self._clock, self._expectations)
         self._upkeep = HistoryUpkeep(settings, self.monitor, self._expectations, self._spool, self._clock)
         self._processes = ClientProcesses() if processes is None else processes
-        self._processes.on_restart = self.monitor.take_client_restart
+        self._processes.on_restart = self.monitor.upkeep.take_client_restart
         made = sources or {}
         self._watches = make_replica_watches(settings, self._clock, self._record_comparison)
         self._last_states = dict(last_states(settings, settings.clusters))
         self._clusters = [self._cluster(cluster, made.get(cluster.name)) for cluster in settings.clusters]
         web_config = WebConfigFile(
-            settings.web.config_file, lambda good: self.monitor.took_web_configuration(good=good)
+            settings.web.config_file, lambda good: self.monitor.upkeep.took_web_configuration(good=good)
         )
         self._web = WebServer(settings.web.listen, self.monitor, web_config, report=self._expectations.report)
         self._stopping = False  # no Event: `will_stop` may interrupt any call of one
@@ -264,10 +264,10 @@ class Service:
         self._record_poll(cluster)
 
     def _record_poll(self, cluster: RunningCluster) -> None:
-        self.monitor.take_client_memory(cluster.name, self._processes.of(cluster.name).memory)
+        self.monitor.upkeep.take_client_memory(cluster.name, self._processes.of(cluster.name).memory)
         if cluster.history is not None:
             counts = cluster.history.counts
-            self.monitor.take_history(cluster.name, cluster.counted, counts)
+            self.monitor.upkeep.take_history(cluster.name, cluster.counted, counts)
             cluster.counted = counts
             if not self.monitor.swept_lately(cluster.name):
                 cluster.history.forget_readers()

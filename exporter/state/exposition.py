@@ -1,4 +1,4 @@
-"""The exposition of /metrics: all clusters and the exporter itself, in either format, at most a second old."""
+"""The exposition of /metrics: all clusters and the exporter itself, at most a second old."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any
 
 from exporter.domain.ports import Clock
 from exporter.metrics.family import Metric
-from exporter.metrics.lines import Block, Samples, escape, gzipped
+from exporter.metrics.lines import Block, Samples, gzipped
 
 RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes, unless a poll has ended since."""
 
 PIECE_BYTES = 262_144
 """Small blocks are joined into pieces of about this size."""
-
-_UNITS = ("seconds", "bytes")
 
 Family = tuple[Metric, Sequence[Block]]
 """A metric and its samples."""
@@ -26,39 +24,35 @@ Family = tuple[Metric, Sequence[Block]]
 class Exposition:
     """Renders /metrics and caches the result for a second. Safe for any thread."""
 
-    def __init__(self, clock: Clock, gather: Callable[[], Sequence[Family]], own: Callable[..., bytes]) -> None:
-        """``gather`` returns the present families, ``own`` the exporter's own metrics; it takes ``openmetrics``."""
+    def __init__(self, clock: Clock, gather: Callable[[], Sequence[Family]], own: Callable[[], bytes]) -> None:
+        """``gather`` returns the present families, ``own`` the exporter's own metrics."""
         self._clock = clock
         self._gather = gather
         self._self_metrics = own
         self._lock = threading.Lock()
         self._made_at: float | None = None
-        self._families: Sequence[Family] = ()
-        self._blocks: dict[bool, Sequence[Block]] = {}
-        self._pieces: dict[tuple[bool, bool], Sequence[bytes]] = {}
+        self._blocks: Sequence[Block] = ()
+        self._pieces: dict[bool, Sequence[bytes]] = {}
 
-    def pieces(self, *, openmetrics: bool = False, zipped: bool = False) -> Sequence[bytes]:
-        """Return the exposition in pieces: Prometheus text 0.0.4 or OpenMetrics 1.0.0, with gzip if ``zipped``."""
+    def pieces(self, *, zipped: bool = False) -> Sequence[bytes]:
+        """Return the exposition in pieces of Prometheus' text format 0.0.4, with gzip if ``zipped``."""
         with self._lock:
             at = self._clock.monotonic()
             if self._made_at is None or not 0 <= at - self._made_at < RENDER_SECONDS:
-                self._keep(at, self._gather())
-            if openmetrics not in self._blocks:
-                own = Block(self._self_metrics(openmetrics=openmetrics))
-                self._blocks[openmetrics] = [*add_headers(self._families, openmetrics=openmetrics), own]
-            if (openmetrics, zipped) not in self._pieces:
-                blocks = self._blocks[openmetrics]
-                pieces = gzipped(blocks) if zipped else [block.text for block in blocks]
-                self._pieces[openmetrics, zipped] = tuple(_joined(pieces))
-            return self._pieces[openmetrics, zipped]
+                gathered = self._gather()
+                self._keep(at, [*add_headers(gathered), Block(self._self_metrics())])
+            if zipped not in self._pieces:
+                pieces = gzipped(self._blocks) if zipped else [block.text for block in self._blocks]
+                self._pieces[zipped] = tuple(_joined(pieces))
+            return self._pieces[zipped]
 
     def forget(self) -> None:
         """Drop the cached exposition: a poll has replaced it, and it would use memory until the next scrape."""
         with self._lock:
             self._keep(None, ())
 
-    def _keep(self, made_at: float | None, shown: Sequence[Family]) -> None:
-        self._made_at, self._families, self._blocks, self._pieces = made_at, shown, {}, {}
+    def _keep(self, made_at: float | None, blocks: Sequence[Block]) -> None:
+        self._made_at, self._blocks, self._pieces = made_at, blocks, {}
 
 
 def families(
@@ -82,22 +76,17 @@ def families(
     ]
 
 
-def add_headers(shown: Iterable[Family], *, openmetrics: bool = False) -> Iterator[Block]:
+def add_headers(shown: Iterable[Family]) -> Iterator[Block]:
     """Return families as blocks, each after its header; families without a sample are left out."""
     for metric, blocks in shown:
         if blocks:
-            yield _header(metric, openmetrics)
+            yield _header(metric)
             yield from blocks
 
 
 @cache
-def _header(metric: Metric, openmetrics: bool) -> Block:
-    if not openmetrics:
-        return Block(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n".encode())
-    # The name of a counter family has no suffix _total, and quotes are escaped.
-    name = metric.name.removesuffix("_total") if metric.type == "counter" else metric.name
-    units = "".join(f"# UNIT {name} {unit}\n" for unit in _UNITS if name.endswith(f"_{unit}"))
-    return Block(f"# HELP {name} {escape(metric.help)}\n# TYPE {name} {metric.type}\n{units}".encode())
+def _header(metric: Metric) -> Block:
+    return Block(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n".encode())
 
 
 def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -25,6 +25,7 @@ from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS, REPLICA_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.replicas import Replicas, unreadable
+from exporter.metrics.self_metrics import SelfMetrics
 from exporter.metrics.series import ClusterSeries
 from exporter.state import problems
 from exporter.state.cluster import Cluster, MonitorSettings, Rhythm
@@ -40,7 +41,7 @@ _LIST_FAILURES = (Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR, Reason.OTHER
 IDLE_OWNERS = "no visible topic has its owner from these entries; check their spelling and the entries before them"
 
 
-class Monitor(Upkeep):
+class Monitor:
     """The present state of all clusters, and the source of the pages of the web server.
 
     The series of a cluster are withdrawn one poll interval after ``missed_polls`` polls in a row failed or hung: a
@@ -49,7 +50,9 @@ class Monitor(Upkeep):
 
     def __init__(self, settings: MonitorSettings, clock: Clock, *, version: str) -> None:
         """Create the monitor. No cluster is known yet, and every one is down."""
-        super().__init__(clock, version)
+        self._clock = clock
+        self._self_metrics = SelfMetrics(version)
+        self.upkeep = Upkeep(self._self_metrics)
         self._idle_owners: list[str] = []
         self._owners_seen: Mapping[str, object] = {}
         self._replicas = Replicas()
@@ -64,7 +67,7 @@ class Monitor(Upkeep):
 
     def _new(self, name: str, rhythm: Rhythm) -> Cluster:
         self._self_metrics.set("cluster_up", 0, kafka_cluster=name)
-        self.count_from_zero(name)
+        self.upkeep.count_from_zero(name)
         if rhythm.sweep_seconds is not None:
             self._self_metrics.start_sweep_counters(name, _LIST_FAILURES)
         partitions = self._settings.partitions
@@ -189,9 +192,9 @@ class Monitor(Upkeep):
         """Return the whole exposition as text, at most a second old."""
         return b"".join(self.scrape())
 
-    def scrape(self, *, openmetrics: bool = False, zipped: bool = False) -> Sequence[bytes]:
-        """Return the exposition in pieces, in the given format, at most a second old. Never waits for a poll."""
-        return self._exposition.pieces(openmetrics=openmetrics, zipped=zipped)
+    def scrape(self, *, zipped: bool = False) -> Sequence[bytes]:
+        """Return the exposition in pieces, with gzip if ``zipped``, at most a second old. Never waits for a poll."""
+        return self._exposition.pieces(zipped=zipped)
 
     def ready(self) -> tuple[bool, str]:
         """Return whether the last good poll of one cluster is recent enough for its series to be shown.
@@ -213,7 +216,7 @@ class Monitor(Upkeep):
             expectations_as_of=None if published is None else published.as_of,
             expectations_in_force=self._in_force(now),
             expectations_problem=self._problem,
-            upkeep_problems=tuple(self.upkeep_problems.values()),
+            upkeep_problems=tuple(self.upkeep.problems.values()),
             clusters=tuple(cluster.status(at) for cluster in self._clusters.values()),
             links=self._settings.links,
             past_alarms={} if published is None else published.past_alarms,

@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Mapping
 
-from exporter.domain.ports import Clock
 from exporter.history.spool import Loss
 from exporter.history.unwritten import HistoryCounts
 from exporter.kafka.process import Restart
@@ -22,12 +21,11 @@ _WRITE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROF
 class Upkeep:
     """Takes what happened to the exporter itself, and counts it in its own metrics."""
 
-    def __init__(self, clock: Clock, version: str) -> None:
-        self._clock = clock
-        self._self_metrics = SelfMetrics(version)
+    def __init__(self, self_metrics: SelfMetrics) -> None:
+        self._self_metrics = self_metrics
         for step in UPKEEP:
             self._self_metrics.add("upkeep_failures_total", 0, step=step)
-        self.upkeep_problems: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
         """Present problems of upkeep, by step of UPKEEP."""
         self.took_web_configuration(good=True)
 
@@ -67,13 +65,13 @@ class Upkeep:
         """Take the bytes that the process with the Kafka clients of a cluster holds, None where there is none."""
         self._self_metrics.set_client_memory(cluster, held)
 
-    def take_upkeep(self, step: str, problem: str) -> None:
+    def take_step(self, step: str, problem: str) -> None:
         """Take the result of a step of upkeep; ``problem`` is "" where it succeeded."""
         if problem:
             self._self_metrics.add("upkeep_failures_total", 1, step=step)
-            self.upkeep_problems[step] = problem
+            self.problems[step] = problem
         else:
-            self.upkeep_problems.pop(step, None)
+            self.problems.pop(step, None)
 
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""

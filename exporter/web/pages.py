@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from prometheus_client.exposition import choose_encoder, gzip_accepted
+from prometheus_client.exposition import gzip_accepted
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -25,8 +25,7 @@ log.addFilter(OnceAMinute())
 T = TypeVar("T")
 
 TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS_FORMAT = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-"""Content types of the exposition."""
+"""The content type of the exposition."""
 
 MAX_WAITING = 32
 """Pages in the making, and as many scrapes; a request beyond them is refused with 503, so a frozen part cannot pile up
@@ -70,12 +69,11 @@ def make_app(
 
     async def metrics(request: Request) -> Response:
         zipped = gzip_accepted(request.headers.get("accept-encoding", ""))
-        openmetrics = choose_encoder(request.headers.get("accept", ""))[1].startswith("application/openmetrics-text")
-        pieces = await scrapes.run(lambda: pages.scrape(openmetrics=openmetrics, zipped=zipped))
+        pieces = await scrapes.run(lambda: pages.scrape(zipped=zipped))
         headers = {
-            "Content-Type": OPENMETRICS_FORMAT if openmetrics else TEXT_FORMAT,
+            "Content-Type": TEXT_FORMAT,
             "Content-Length": str(sum(map(len, pieces))),
-            "Vary": "Accept, Accept-Encoding",
+            "Vary": "Accept-Encoding",
             **({"Content-Encoding": "gzip"} if zipped else {}),
         }
         return StreamingResponse(_each(pieces), headers=headers)

@@ -69,8 +69,8 @@ class Status:
 class Pages(Protocol):
     """Where the pages come from. All but ``ready`` are called from worker threads, several at a time."""
 
-    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
-        """The exposition in pieces: Prometheus text format 0.0.4 or OpenMetrics 1.0.0, compressed by gzip or plain."""
+    def scrape(self, *, zipped: bool) -> Sequence[bytes]:
+        """The exposition in pieces, in Prometheus' text format 0.0.4, compressed by gzip or plain."""
 
     def ready(self) -> tuple[bool, str]:
         """Whether there is something to scrape, and lines with that and the condition of each cluster."""

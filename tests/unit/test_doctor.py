@@ -9,26 +9,19 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import trustme
 
 from exporter.cli import run
-from exporter.clock import SystemClock
 from exporter.doctor import cluster, host
 from exporter.doctor.examination import examine, exit_code
 from exporter.doctor.findings import Finding, Severity, call_within, write
 from exporter.domain.polls.readings import Reason, State, TopicPartition
-from exporter.factory.monitor import make_monitor
-from exporter.history.published import Expectations
 from exporter.settings.load import Override, load_settings
 from exporter.settings.schema import Settings
-from exporter.web.config_file import WebConfigFile
-from tests.monitors import served
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import DAY, by_wall, publish
 from tests.unit.readings import ManualClock
@@ -117,82 +110,19 @@ def test_expectations_that_judge_nothing_are_a_warning(tmp_path: Path) -> None:
     assert broken.severity is Severity.WARNING and str(pointer) in broken.what
 
 
-def test_a_web_port_in_use_is_an_error(tmp_path: Path) -> None:
-    """The finding has the message and the advice of `serve`; a free port is ok."""
+def test_a_web_port_in_use_is_a_note(tmp_path: Path) -> None:
+    """It usually is when somebody calls `doctor`. The finding has the message and the advice of `serve`."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         [found] = host.web(settings(tmp_path, web__listen=f"127.0.0.1:{port}"), STILL)
-    assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on 127.0.0.1:{port}: the port is in use")
+    assert (found.severity, found.what) == (Severity.NOTE, f"cannot listen on 127.0.0.1:{port}: the port is in use")
+    assert found.costs == "none where it is this exporter that runs; else `serve` does not start (exit code 2)"
     assert found.fix is not None
     assert f"`ss -ltnp 'sport = :{port}'` shows by whom" in found.fix
     [found] = host.web(settings(tmp_path, web__listen="127.0.0.1:0"), STILL)
     assert found.severity is Severity.OK
-
-
-TLS = "tls_server_config: {cert_file: server.pem, key_file: server.pem"
-"""The begin of a web configuration with TLS."""
-
-
-@contextmanager
-def serving(folder: Path, web: str = "") -> Iterator[Settings]:
-    """An exporter with this web configuration; yields the settings that it has."""
-    trustme.CA().issue_cert("exporter.example.org").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
-    trustme.CA().cert_pem.write_to_path(folder / "ca.pem")
-    (folder / "web.yml").write_text(web)
-    given = settings(folder)
-    monitor = make_monitor(given, SystemClock(), Expectations(folder))
-    with served(monitor, WebConfigFile(folder / "web.yml")) as server:
-        yield settings(folder, web__listen=server.address, web__config_file=str(folder / "web.yml"))
-
-
-@pytest.mark.parametrize(
-    "web",
-    [
-        "http_server_config: {}",
-        f"{TLS}}}",
-        f"basic_auth_users: {{alice: {BCRYPT}}}",
-        f"{TLS}}}\nbasic_auth_users: {{alice: {BCRYPT}}}",
-    ],
-    ids=["plain", "TLS", "users", "TLS and users"],
-)
-def test_a_web_port_in_use_by_the_exporter_is_ok(tmp_path: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It usually is when somebody calls `doctor`, whatever it asks of clients, with a proxy or without."""
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
-    monkeypatch.setenv("no_proxy", "")
-    with serving(tmp_path, web) as given:
-        [found] = host.web(given, STILL)
-    assert (found.severity, found.what) == (Severity.OK, f"an exporter is serving on {given.web.listen}")
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"SSH-2.0-OpenSSH_9.2p1\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n",
-        b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=router\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 302 Found\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",
-    ],
-    ids=["no HTTP", "another page", "another realm", "a redirect"],
-)
-def test_a_web_port_in_use_by_another_server_is_an_error(tmp_path: Path, said: bytes) -> None:
-    """Whatever it answers."""
-    with socket.create_server(("127.0.0.1", 0)) as foreign:
-
-        def answer() -> None:
-            taken, _ = foreign.accept()
-            with taken, suppress(ConnectionError):
-                taken.sendall(said)
-                taken.settimeout(20)
-                while taken.recv(4096):
-                    pass
-
-        answering = threading.Thread(target=answer)
-        answering.start()
-        listen = f"127.0.0.1:{foreign.getsockname()[1]}"
-        [found] = host.web(settings(tmp_path, web__listen=listen), STILL)
-        answering.join()
-    assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on {listen}: the port is in use")
+    [found] = host.web(settings(tmp_path, web__listen="192.0.2.1:9797"), STILL)
+    assert (found.severity, found.fix) == (Severity.ERROR, "`ip addr` lists them; `:9797` means all.")
 
 
 def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
@@ -235,23 +165,23 @@ def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monke
     assert well.severity is Severity.OK
 
 
-def test_a_partition_without_a_newest_timestamp_has_a_line_of_its_own() -> None:
-    """Its offsets were read, so that it is not counted with partitions that gave no answer."""
+def test_what_could_not_be_read_has_the_words_of_the_log() -> None:
+    """With what it costs and how to fix it; nothing is said to be well beside it."""
     readings = {
         TopicPartition("a", 0): Reading(State.UNREADABLE, Activity(), 1, 0, 9, reason=Reason.STORAGE_ERROR),
-        TopicPartition("a", 1): Reading(State.UNREADABLE, Activity(), 1, reason=Reason.TIMED_OUT),
-        TopicPartition("a", 2): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW),
+        TopicPartition("a", 1): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW),
     }
-    seen = cluster.PolledCluster(
-        snapshot_of(readings, taken_at=NOW, duration_seconds=0.1, max_timestamp_supported={}), {}
-    )
-    assert [found.what for found in cluster.readings(seen)] == [
-        "1 of 3 partitions gave no answer in 0.1 s: timed-out 1",
-        "1 of 3 partitions returned offsets but no newest record: storage-error 1",
-    ]
-    del readings[TopicPartition("a", 1)]
-    seen = cluster.PolledCluster(snapshot_of(readings, taken_at=NOW, max_timestamp_supported={}), {})
-    assert [found.severity for found in cluster.readings(seen)] == [Severity.OK, Severity.WARNING]
+
+    def polled() -> list[Finding]:
+        seen = snapshot_of(readings, taken_at=NOW, duration_seconds=0.1, max_timestamp_supported={})
+        return [one for one in cluster.judge_poll(cluster.PolledCluster(seen, {})) if one.check == "poll"]
+
+    [failed] = polled()
+    assert (failed.severity, failed.what) == (Severity.WARNING, "unreadable: storage-error 1 at broker 1 (a)")
+    assert failed.costs and failed.fix
+    del readings[TopicPartition("a", 0)]
+    [well] = polled()
+    assert (well.severity, well.what) == (Severity.OK, "1 partition read in 0.1 s")
 
 
 def test_findings_are_printed_by_cluster() -> None:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Counter, Metric, generate_latest
-from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_latest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from exporter.metrics.family import CLUSTER
 from exporter.metrics.family import Metric as Described
@@ -32,33 +27,11 @@ def scraped() -> Monitor:
     return monitor
 
 
-def samples(families: Iterable[Metric]) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Return what a parser read, but for what each process tells of itself."""
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in families
-        for sample in family.samples
-        if not sample.name.startswith(("process_", "python_"))
-    }
-
-
-def test_openmetrics_says_what_the_text_format_says() -> None:
-    """The client library's strict parser reads every sample, of a family of the same type, with its help."""
-    monitor = scraped()
-    text = list(parse_text(monitor.metrics().decode()))
-    whole = b"".join(monitor.scrape(openmetrics=True)).decode()
-    strict = list(parse_openmetrics(whole))  # type: ignore[no-untyped-call]
-    assert samples(strict) == samples(text)
-    descriptions = {family.name: (family.type, family.documentation) for family in strict}
-    assert descriptions == {family.name: (family.type, family.documentation) for family in text}
-
-
-@pytest.mark.parametrize("openmetrics", [False, True])
-def test_compressed_it_is_the_same(openmetrics: bool) -> None:
+def test_compressed_it_is_the_same() -> None:
     """One gzip member holds the whole, so a client that reads no further than the first loses nothing."""
     monitor = scraped()
-    zipped = b"".join(monitor.scrape(openmetrics=openmetrics, zipped=True))
-    plain = b"".join(monitor.scrape(openmetrics=openmetrics))
+    zipped = b"".join(monitor.scrape(zipped=True))
+    plain = b"".join(monitor.scrape())
     assert gzip.decompress(zipped) == plain
     member = zlib.decompressobj(zlib.MAX_WBITS | 16)
     assert member.decompress(zipped) == plain
@@ -78,23 +51,20 @@ def made(clock: ManualClock, blocks: list[Block]) -> Exposition:
         gathered.inc()
         return [(LINES, blocks)]
 
-    def own(*, openmetrics: bool) -> bytes:
-        return openmetrics_latest(registry) if openmetrics else generate_latest(registry)  # type: ignore[no-untyped-call]
-
-    return Exposition(clock, gather, own)
+    return Exposition(clock, gather, lambda: generate_latest(registry))
 
 
 def test_within_a_second_it_is_made_once() -> None:
-    """Scrapes of any format within a second show the same moment; a poll or the next second makes it anew."""
+    """Scrapes within a second, compressed or not, show the same moment; a poll or the next second makes it anew."""
     clock = ManualClock()
     exposition = made(clock, [Block(b"lines 1\n")])
 
-    def gathered(**form: bool) -> bytes:
-        return b"".join(exposition.pieces(**form))
+    def gathered(*, zipped: bool = False) -> bytes:
+        return b"".join(exposition.pieces(zipped=zipped))
 
     assert b"gathered_total 1.0" in gathered()
     clock.time += 0.9
-    assert b"gathered_total 1.0" in gathered(openmetrics=True)
+    assert b"gathered_total 1.0" in gathered()
     assert b"gathered_total 1.0" in gzip.decompress(gathered(zipped=True))
     clock.time += 0.1
     assert b"gathered_total 2.0" in gathered()

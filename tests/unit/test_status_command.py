@@ -1,9 +1,8 @@
-"""The command ``status``, against a server with the API and against published files."""
+"""The command ``status``, against a server with the API."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +15,13 @@ from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.web.config_file import WebConfigFile
 from tests.answers import answering
-from tests.monitors import served
+from tests.monitors import monitor_of, served
 from tests.plain_http import get
-from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
+from tests.unit.expectations import DAY, HOUR
+from tests.unit.readings import ManualClock
 from tests.unit.test_explain_json import scene as fleet
-from tests.unit.test_state import NOW, SWEEP, scene
+from tests.unit.test_state import NOW, SWEEP, promise, scene
+from tests.unit.test_state import publish as in_memory
 
 
 @pytest.fixture(scope="module")
@@ -54,35 +55,23 @@ def test_a_running_exporter_is_asked(url: str, capsys: pytest.CaptureFixture[str
     )
 
 
-def test_published_files_are_read_where_no_exporter_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What the last rollup called dead or suspect; partitions of a dead topic are not listed again."""
-    rows = [
-        by_wall(topic="orders", partition=None, verdict="dead", evidence="silent 9 h", last_advance=MONDAY - 9 * HOUR),
-        by_wall(topic="orders", partition=0, verdict="dead"),
-        by_wall(topic="refunds", partition=None, verdict="live"),
-        by_wall(topic="refunds", partition=3, verdict="suspect", last_advance=MONDAY - DAY),
-    ]
-    publish(tmp_path, *rows)
-    assert run(["status", "--history", str(tmp_path)]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert [row.split()[1:3] for row in lines[3:]] == [["orders", "dead"], ["refunds:3", "suspect"]]
-    assert "silent 9 h" in lines[3]
-
-
-@pytest.mark.parametrize("verdict", ["dead", "suspect", "retired", "held", "muted"])
-def test_partitions_of_a_topic_that_is_over_or_withheld_are_not_listed(
-    verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A retired topic is alarmed no more, nor are its partitions, of which each retires by its own limit."""
-    now = time.time()
-    whole = by_wall(topic="orders", partition=None, verdict=verdict, as_of=now)
-    publish(tmp_path, whole, by_wall(topic="orders", partition=0, verdict="dead", as_of=now))
-    alarms = verdict in ("dead", "suspect")
-    assert run(["status", "--history", str(tmp_path), "--format", "json"]) == int(alarms)
-    listed = [(item["topic"], item["partition"]) for item in json.loads(capsys.readouterr().out)["items"]]
-    assert listed == [("orders", None)] * alarms
+def test_a_running_exporter_lists_no_partition_of_a_retired_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its page lists none either; that of a topic that lives is on both."""
+    monitor, poller, source, _ = scene()
+    source.offsets[TopicPartition("over", 0)] = (0, 40, NOW - 36 * DAY)
+    old = [promise("over", 0, 35 * DAY, NOW - 36 * DAY), promise("over", None, 3 * HOUR, NOW - 36 * DAY)]
+    living = [promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR), promise("orders", None, 3 * HOUR, NOW - 2 * HOUR)]
+    monitor.take_expectations(in_memory(*old, *living), None)
+    poller.poll()
+    with served(monitor) as running:
+        url = f"http://{running.address}"
+        kinds = ("topics", "partitions")
+        over = [get(f"{url}/api/v1/{kind}?topic=over", timeout=20).json()["items"][0]["verdict"] for kind in kinds]
+        assert over == ["retired", "retired"], "a partition follows its topic, which does not advance"
+        assert run(["status", "--url", url, "--format", "nagios"]) == 2
+        assert "1 dead, 0 suspect, 0 incident, 1 unreadable (orders:1)" in capsys.readouterr().out
+        page = get(url, timeout=20).text.partition('id="partly"')[2]
+        assert "topics/prod/orders" in page and "topics/prod/over" not in page
 
 
 def test_a_mass_death_is_no_health(
@@ -108,16 +97,14 @@ def test_a_mass_death_is_no_health(
         assert "<h1>12 topics are held: 1 incident</h1>" in get(url, timeout=20).text
 
 
-@pytest.mark.parametrize(("age", "code", "line"), [(HOUR, 0, "OK: "), (30 * DAY, 3, "UNKNOWN: ")])
-def test_verdicts_of_long_ago_are_not_taken_for_health(
-    age: float, code: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Where the rollup stopped a month ago nothing is dead or suspect, and monitoring is told that nobody knows."""
-    publish(tmp_path, by_wall(topic="refunds", partition=None, verdict="live", as_of=time.time() - age))
-    assert run(["status", "--history", str(tmp_path), "--format", "nagios"]) == code
-    assert capsys.readouterr().out.startswith(line)
-    assert run(["status", "--history", str(tmp_path)]) == (1 if code else 0)
-    assert ("verdicts are not known: the expectations are as of" in capsys.readouterr().out) == bool(code)
+def test_topics_that_nobody_judges_are_not_taken_for_health(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without expectations nothing is dead or suspect, and monitoring is told that nobody knows."""
+    with served(monitor_of(ManualClock())) as running:
+        url = f"http://{running.address}"
+        assert run(["status", "--url", url, "--format", "nagios"]) == 3
+        assert capsys.readouterr().out.startswith("UNKNOWN: ")
+        assert run(["status", "--url", url]) == 1
+        assert "verdicts are not known: no expectations are published" in capsys.readouterr().out
 
 
 def test_one_failed_poll_is_not_unknown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,12 +137,18 @@ def test_one_failed_poll_is_not_unknown(capsys: pytest.CaptureFixture[str]) -> N
         (["--url", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked: [Errno 111] Connection refused"),
         (["--url", "http://user:hidden@127.0.0.1:1/"], "http://127.0.0.1:1/ cannot be asked"),
         (["--url", "file:///etc/passwd"], "--url must be http://HOST:PORT or https://HOST:PORT"),
-        (["--history", "/nowhere"], "/nowhere: nothing is published: run `topic-liveness rollup`"),
+        ([], "http://127.0.0.1:1 cannot be asked"),
         (["--config", "/nowhere.yaml"], "/nowhere.yaml cannot be read: No such file or directory"),
     ],
 )
-def test_what_cannot_be_asked_is_unknown(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 with the reason and no password; 3, unknown, and one line: without it 2 would mean a dead topic."""
+def test_what_cannot_be_asked_is_unknown(
+    given: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 with the reason and no password; 3, unknown, and one line: without it 2 would mean a dead topic.
+
+    Without an address it is that of the configuration.
+    """
+    monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", "127.0.0.1:1")
     assert run(["status", *given]) == 2
     error = capsys.readouterr().err
     assert message in error and "hidden" not in error
@@ -164,13 +157,12 @@ def test_what_cannot_be_asked_is_unknown(given: list[str], message: str, capsys:
     assert line.startswith("UNKNOWN: ") and line.count("\n") == 1
 
 
-def test_a_cluster_that_is_not_there_is_an_error(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt name must not look like a cluster in which all is well; of published files neither."""
+def test_a_cluster_that_is_not_there_is_an_error(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt name must not look like a cluster in which all is well."""
     message = "--cluster must be one of prod, got 'prdo'"
     assert run(["status", "--url", url, "--cluster", "prdo"]) == 2
     assert message in capsys.readouterr().err
-    publish(tmp_path, by_wall(topic="orders", partition=None, verdict="live"))
-    assert run(["status", "--history", str(tmp_path), "--cluster", "prdo", "--format", "nagios"]) == 3
+    assert run(["status", "--url", url, "--cluster", "prdo", "--format", "nagios"]) == 3
     assert f"UNKNOWN: {message}" in capsys.readouterr().out
 
 

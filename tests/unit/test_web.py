@@ -15,14 +15,13 @@ import pytest
 
 from exporter.domain.judging.queries import ClusterFacts
 from exporter.metrics.lines import Block, gzipped
-from exporter.web.pages import MAX_WAITING, OPENMETRICS_FORMAT, TEXT_FORMAT
+from exporter.web.pages import MAX_WAITING, TEXT_FORMAT
 from exporter.web.server import WebError, WebServer
 from exporter.web.status import ClusterStatus, Status
 from tests.monitors import served
 from tests.plain_http import NO_TLS, get
 
 EXPOSITION = b'# TYPE up gauge\nup{kafka_cluster="prod"} 1\n' * 100
-OPENMETRICS = EXPOSITION + b"# EOF\n"
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 PIECE_BYTES = 100_000
 IDLE_SECONDS = 1
@@ -43,10 +42,10 @@ class Shown:
             gate.set()
         self.threads: set[str] = set()
 
-    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
+    def scrape(self, *, zipped: bool) -> Sequence[bytes]:
         self.threads.add(threading.current_thread().name)
         self.gate.wait(30)
-        whole = OPENMETRICS if openmetrics else self.exposition
+        whole = self.exposition
         pieces = [whole[start : start + PIECE_BYTES] for start in range(0, len(whole), PIECE_BYTES)]
         return gzipped(map(Block, pieces)) if zipped else pieces
 
@@ -110,33 +109,13 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-OM, TEXT = "application/openmetrics-text", "text/plain"
-PROMETHEUS = (
-    f"{OM};version=1.0.0;escaping=allow-utf-8;q=0.6,{OM};version=0.0.1;q=0.5,"
-    f"{TEXT};version=1.0.0;escaping=allow-utf-8;q=0.4,{TEXT};version=0.0.4;q=0.3,*/*;q=0.2"
-)
-
-
-@pytest.mark.parametrize(
-    ("accepted", "openmetrics"),
-    [
-        (PROMETHEUS, True),
-        (OM, True),
-        (f"{OM};version=0.0.1", False),
-        ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily", False),
-        ("*/*", False),
-        ("", False),
-    ],
-)
-def test_the_format_is_the_one_that_the_client_likes_best(
-    client: httpx.Client, accepted: str, openmetrics: bool
-) -> None:
-    """OpenMetrics 1.0.0 where it is named before text; text format 0.0.4 in all other cases."""
+def test_the_format_is_text_whatever_a_client_accepts(client: httpx.Client) -> None:
+    """Prometheus asks for OpenMetrics first, and reads text 0.0.4 by its content type."""
+    accepted = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
     answer = client.get("/metrics", headers={"Accept": accepted, "Accept-Encoding": "identity"})
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == (OPENMETRICS_FORMAT if openmetrics else TEXT_FORMAT)
-    assert answer.headers["vary"] == "Accept, Accept-Encoding"
-    assert answer.content == (OPENMETRICS if openmetrics else EXPOSITION)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, TEXT_FORMAT)
+    assert answer.headers["vary"] == "Accept-Encoding"
+    assert answer.content == EXPOSITION
     assert answer.headers["content-length"] == str(len(answer.content))
 
 
