@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
-import typing
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-import yaml
 from pydantic import BaseModel
 
-from exporter.domain.formatting import spell_duration
 from exporter.settings import schema
 from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
-from exporter.settings.rules import Seconds
-
-_SECONDS = typing.get_args(Seconds)[1]
 
 
 def show_defaults() -> str:
@@ -30,7 +24,7 @@ def describe_settings() -> str:
     sections = []
     for name, field in schema.Settings.model_fields.items():
         meaning = read_meanings(schema.Settings)[name]
-        section = _section_of(field.annotation)
+        section = find_section(field.annotation)
         if section is None:
             sections.append(f"### `{name}`\n\n{meaning}")
             continue
@@ -42,7 +36,7 @@ def describe_settings() -> str:
 def list_settings() -> Iterator[tuple[str, type[BaseModel], str]]:
     """Every setting: its path, the section that holds it, and its name there."""
     for name, field in schema.Settings.model_fields.items():
-        section = _section_of(field.annotation)
+        section = find_section(field.annotation)
         if section is None:
             yield name, schema.Settings, name
             continue
@@ -67,7 +61,8 @@ def _smallest() -> schema.Settings:
     return load_settings(environ=environ)
 
 
-def _section_of(annotation: object) -> type[BaseModel] | None:
+def find_section(annotation: object) -> type[BaseModel] | None:
+    """Return the section that a setting is, or a list of; None where it is a value."""
     types = (annotation, *getattr(annotation, "__args__", ()))
     return next((one for one in types if isinstance(one, type) and issubclass(one, BaseModel)), None)
 
@@ -78,32 +73,23 @@ def _table(section: type[BaseModel], prefix: str = "") -> str:
 
 def _rows(section: type[BaseModel], prefix: str) -> Iterator[str]:
     for name, field in section.model_fields.items():
-        inner = _section_of(field.annotation)
-        shared = inner is not None and inner in (schema.PollSettings, schema.GroupSettings)
-        if inner is not None and not shared:
+        inner = find_section(field.annotation)
+        if inner is not None and inner not in (schema.PollSettings, schema.GroupSettings):
             yield f"| `{prefix}{name}` | | {read_meanings(section)[name]} |"
             yield from _rows(inner, f"{prefix}{name}.")
         else:
-            default = "required" if field.is_required() else _default(section, name, shared=shared)
+            default = "required" if field.is_required() else _default(section, name)
             yield f"| `{prefix}{name}` | {default} | {read_meanings(section)[name].replace('|', chr(92) + '|')} |"
 
 
-def _default(section: type[BaseModel], name: str, *, shared: bool) -> str:
-    if shared:
-        return ""
-    field = section.model_fields[name]
-    if field.default is None or field.default == ():
-        return ""
-    for top in schema.Settings.model_fields:
-        if type(getattr(_smallest(), top)) is section:
-            return f"`{_spelled(yaml.safe_load(dump_yaml(_smallest()))[top][name])}`"
-    spelled = spell_duration(field.default) if _SECONDS in field.metadata else _spelled(field.default)
-    return f"`{spelled}`"
+def _default(section: type[BaseModel], name: str) -> str:
+    value = section.model_construct().model_dump(mode="json", warnings=False).get(name)
+    return "" if value in (None, []) else f"`{_spelled(value)}`"
 
 
 def _spelled(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
     return str(value)

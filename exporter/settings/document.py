@@ -22,12 +22,6 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _SYNTAX = re.compile(r".(<[a-z ]+>|[^\w\s]).", re.ASCII)
 """Quoted names of tokens (``'<stream end>'``, ``','``). They come from PyYAML, not from the text."""
 
-MAX_DEPTH = 32
-"""Limit of nesting; settings use five levels."""
-
-MAX_VALUES = 200_000
-"""Limit of values: a few lines of aliases can stand for billions of them."""
-
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
 
@@ -78,6 +72,8 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        document.places[at] = origin
+        return None if node is None else _Reader(origin, document, lines).read(node, at)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         document.places[at] = f"{origin}:{mark.line + 1}" if mark is not None and lines else origin
@@ -93,21 +89,9 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
         document.problems.append(Problem(at, "is not valid YAML: it holds a character that YAML does not allow"))
         return None
     except RecursionError:
-        _refuse_size(origin, document, at)
+        document.places[at] = origin
+        document.problems.append(Problem(at, "is nested too deeply"))
         return None
-    document.places[at] = origin
-    try:
-        return None if node is None else _Reader(origin, document, lines).read(node, at)
-    except RecursionError:
-        _refuse_size(origin, document, at)
-        return None
-
-
-def _refuse_size(origin: str, document: Document, at: Path) -> None:
-    """Refuse what is nested without end, or stands for millions of values by aliases."""
-    document.places[at] = origin
-    rule = f"must hold at most {MAX_VALUES:,} values, nested at most {MAX_DEPTH} levels deep"
-    document.problems.append(Problem(at, rule))
 
 
 _NO_VALUE = "has no value: give it one, leave it out, or write null for its default"
@@ -118,12 +102,8 @@ class _Reader:
     origin: str
     document: Document
     lines: bool
-    values: int = 0
 
     def read(self, node: yaml.Node, path: Path) -> Tree:
-        self.values += 1
-        if self.values > MAX_VALUES or len(path) > MAX_DEPTH:
-            raise RecursionError
         if path not in self.document.places:
             self.document.places[path] = self._place(node)
         if isinstance(node, yaml.MappingNode):

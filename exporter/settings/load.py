@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from exporter.domain.formatting import spell_duration
 from exporter.settings.delivery import WRITTEN_OUT
-from exporter.settings.document import MAX_DEPTH, Document, Path, Problem, Tree, read_yaml, substitute
+from exporter.settings.document import Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.errors import SettingsError
 from exporter.settings.properties import MASK, is_secret
 from exporter.settings.rules import BROKEN_RULES
@@ -134,9 +134,6 @@ def _overlay_environment(document: Document, tree: dict[str, Tree], environ: Map
         if name == variable or _NOT_SETTINGS.fullmatch(name):
             continue
         path = tuple(name.lower().split("__"))
-        if len(path) > MAX_DEPTH:
-            document.problems.append(Problem((f"{variable[:40]}...",), "is not a known setting"))
-            continue
         if whole := next((path[:length] for length in range(len(path)) if path[:length] in _WRITTEN_AS_YAML), None):
             setter = f"{PREFIX}{'__'.join(whole).upper()}='[...]'"
             document.problems.append(Problem(path, f"cannot be set alone: set the whole list as YAML, {setter}"))

@@ -65,6 +65,10 @@ class KafkaProperties(Mapping[str, str | Path]):
         places = dict.fromkeys(self._places[name] for name in named or [""] if name in self._places)
         return f"{refusal} (from {', '.join(places)})" if places else refusal
 
+    def show(self) -> dict[str, object]:
+        """Return them as they are written, every possible secret replaced by ``***``."""
+        return {name: value if isinstance(value, str) else {"file": str(value)} for name, value in self.mask().items()}
+
     def mask(self) -> dict[str, str | Path]:
         """Return the properties with every possible secret replaced by ``***``; the path of a file is no secret."""
         return {

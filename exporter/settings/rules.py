@@ -15,9 +15,10 @@ from typing import Annotated
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 from pydantic_core import PydanticCustomError
 
+from exporter.domain.formatting import spell_duration, spell_size
 from exporter.secret_files import check_path
 from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
@@ -53,8 +54,8 @@ def at_most(maximum: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Seconds = Annotated[float, BeforeValidator(parse_duration)]
-Bytes = Annotated[int, BeforeValidator(parse_size)]
+Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(spell_duration)]
+Bytes = Annotated[int, BeforeValidator(parse_size), PlainSerializer(spell_size)]
 
 
 def check_name(name: str) -> str:

@@ -6,7 +6,16 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    field_serializer,
+    model_validator,
+)
 
 from exporter.domain.history.retention import KEPT_DAYS
 from exporter.settings.delivery import DeliverySettings, LinkSettings, ReportSettings
@@ -193,7 +202,7 @@ class ClusterSettings(Section):
 
     name: Annotated[str, AfterValidator(check_name)]
     """The label `kafka_cluster`."""
-    kafka: Annotated[KafkaProperties, BeforeValidator(parse_kafka)]
+    kafka: Annotated[KafkaProperties, BeforeValidator(parse_kafka), PlainSerializer(KafkaProperties.show)]
     """Any librdkafka property, passed through."""
     topics: TopicFilter = TopicFilter()
     """Which topics are watched."""
@@ -203,6 +212,11 @@ class ClusterSettings(Section):
     """Settings of this cluster that differ from `groups`."""
     aws_msk_iam: AwsMskIam | None = None
     """Amazon MSK with IAM; needs the extra `msk`."""
+
+    @field_serializer("poll", "groups")
+    def _own(self, section: BaseModel) -> dict[str, object] | None:
+        """Leave out what comes from the section of all clusters."""
+        return section.model_dump(mode="json", exclude_unset=True) or None
 
     @model_validator(mode="after")
     def _one_way_in(self) -> Self:
@@ -216,7 +230,7 @@ class HistorySettings(Section):
 
     enabled: bool = True
     """Whether history is written."""
-    folder: Annotated[Location, PlainValidator(parse_folder)] = Path("topic-liveness-history")
+    folder: Annotated[Location, PlainValidator(parse_folder), PlainSerializer(str)] = Path("topic-liveness-history")
     """A folder of this host, or in object storage: `s3://BUCKET/FOLDER`."""
     window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
     """1s to 1h. The length of a history interval. Must divide an hour evenly."""

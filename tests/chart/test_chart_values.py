@@ -33,7 +33,7 @@ from tests.programs import program
     ("setting", "place"),
     [
         ("persistance.enabled=true", "persistance"),
-        ("config.poll.interval=often", "interval"),
+        ("config.poll.intervall=30s", "intervall"),
         ("config.clusters[0].name=prod,config.clusters[0].kafka.bootstrap=b", "bootstrap.servers"),
         ("rollup.schedule=daily", "schedule"),
         ("serviceMonitor.intervall=30s", "intervall"),
@@ -79,7 +79,7 @@ def test_a_slip_of_the_pen_is_refused(setting: str, place: str) -> None:
 
 
 def test_the_schema_of_the_configuration_is_golden(golden: Callable[[str, str], None]) -> None:
-    """values.schema.json has every setting of the exporter, as its own schema has it."""
+    """values.schema.json has the name of every setting of the exporter."""
     golden(str(values_schema.FILE), values_schema.complete_schema())
 
 
