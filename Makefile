@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quie
 # Else each of the thousand processes that a run of the tests starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-audit bench-rollup bench-demo bench-detection golden lock image-check tools clean python java
+.PHONY: all help demo test lint type docs bench bench-scale bench-outage bench-kills bench-audit bench-rollup bench-demo bench-detection golden lock image-check tools clean python java
 
 all: $(READY) help
 
@@ -40,9 +40,6 @@ type: $(READY)  ## mypy --strict, and who may import whom
 
 docs: $(READY)  ## build the documentation as a site: open build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
-
-screenshots: $(READY) java  ## take the pictures of the documentation from the demo
-	$(BIN)/python -m documentation.screenshots
 
 bench: $(READY) java  ## print what the exporter costs with 8,000 partitions of one real broker
 	$(BIN)/python -m tests.bench.exporter --real $(ARGS)

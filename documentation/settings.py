@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from exporter.settings import schema
 from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
+from exporter.settings.rules import find_section
 
 
 def show_defaults() -> str:
@@ -59,12 +60,6 @@ def _smallest() -> schema.Settings:
     clusters = "[{name: prod, kafka: {bootstrap.servers: broker:9092}}]"
     environ = {"TOPIC_LIVENESS_CLUSTERS": clusters, "TOPIC_LIVENESS_EXPORTER": "my-host"}
     return load_settings(environ=environ)
-
-
-def find_section(annotation: object) -> type[BaseModel] | None:
-    """Return the section that a setting is, or a list of; None where it is a value."""
-    types = (annotation, *getattr(annotation, "__args__", ()))
-    return next((one for one in types if isinstance(one, type) and issubclass(one, BaseModel)), None)
 
 
 def _table(section: type[BaseModel], prefix: str = "") -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from documentation.settings import find_section
+from exporter.settings.rules import find_section
 from exporter.settings.schema import Settings
 
 FILE = Path(__file__).parents[1] / "helm" / "topic-liveness-exporter" / "values.schema.json"

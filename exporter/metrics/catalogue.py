@@ -83,7 +83,7 @@ TOPIC_METRICS = (
         "gauge",
         "Now minus the newest record timestamp of any partition, computed when served; one in the future counts only "
         "where there is no other. An unreadable partition counts with its last known value; absent while the newest "
-        "timestamp of one with records is unknown (see kafka_topic_partitions_by_state).",
+        "timestamp of one with records is unknown (see kafka_topic_partition_state).",
         TOPIC,
     ),
     Metric(
@@ -98,12 +98,6 @@ TOPIC_METRICS = (
         "gauge",
         "Now minus the last advance of any partition, computed when served. Verdicts judge it.",
         TOPIC,
-    ),
-    Metric(
-        "kafka_topic_partitions_by_state",
-        "gauge",
-        "Number of partitions by state at the last poll." + POLLED,
-        (*TOPIC, "state"),
     ),
     Metric(
         "kafka_topic_partitions_by_verdict",

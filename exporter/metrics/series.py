@@ -12,22 +12,18 @@ from exporter.domain.judging.detection import Assessment
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
-from exporter.domain.polls.table import STATES, Snapshot
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import VERDICTS
 from exporter.metrics.lines import Column, Growing, Rendered, Samples, column_of, escape, known_of
 from exporter.metrics.partition_series import PartitionSeries
 
 _STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
 _INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
-_BY_STATE, _BY_VERDICT = "kafka_topic_partitions_by_state", "kafka_topic_partitions_by_verdict"
+_BY_VERDICT = "kafka_topic_partitions_by_verdict"
 _BROKERS = "kafka_brokers"
 
-_STATE_ORDER = sorted(range(len(STATES)), key=STATES.__getitem__)
 _VERDICT_ORDER = sorted(range(len(VERDICTS)), key=VERDICTS.__getitem__)
-_VARIANTS = {
-    _BY_STATE: [f',state="{STATES[code]}"' for code in _STATE_ORDER],
-    _BY_VERDICT: [f',verdict="{VERDICTS[code]}"' for code in _VERDICT_ORDER],
-}
+_VARIANTS = {_BY_VERDICT: [f',verdict="{VERDICTS[code]}"' for code in _VERDICT_ORDER]}
 _VERDICT_TAILS = [f',verdict="{verdict}"}} 1\n' for verdict in VERDICTS]
 
 
@@ -61,12 +57,10 @@ class TopicSeries:
     def _columns(self, snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
         judged = assessment.of_topics
         everywhere = np.ones(len(judged), dtype=np.bool_)
-        states = assessment.states[:, _STATE_ORDER].ravel()
         verdicts = assessment.verdicts[:, _VERDICT_ORDER].ravel()
         return {
             "kafka_topic_partitions": (np.diff(snapshot.table.layout.first), everywhere),
             "kafka_topic_last_advance_timestamp_seconds": known_of(judged.last_advance),
-            _BY_STATE: (states, states > 0),
             _BY_VERDICT: (verdicts, verdicts > 0),
             _VERDICT: (judged.verdict, everywhere),
             "kafka_topic_expected_by_timestamp_seconds": known_of(judged.expected_by),

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import NamedTuple, get_args, get_origin
+from typing import NamedTuple, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -16,7 +16,7 @@ from exporter.settings.delivery import WRITTEN_OUT
 from exporter.settings.document import Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.errors import SettingsError
 from exporter.settings.properties import MASK, is_secret
-from exporter.settings.rules import BROKEN_RULES
+from exporter.settings.rules import BROKEN_RULES, find_section
 from exporter.settings.schema import ReplicaSettings, Settings
 from exporter.settings.topics import OutageSettings
 
@@ -33,10 +33,8 @@ def _lists_in(section: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator
     for name, field in section.model_fields.items():
         if get_origin(field.annotation) is tuple:
             yield (*above, name)
-            continue
-        for kind in (field.annotation, *get_args(field.annotation)):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _lists_in(kind, (*above, name))
+        elif (inner := find_section(field.annotation)) is not None:
+            yield from _lists_in(inner, (*above, name))
 
 
 _WRITTEN_AS_YAML = frozenset(_lists_in(Settings))
@@ -258,14 +256,11 @@ def _translate(details: ErrorDetails) -> Iterator[Problem]:
 
 
 def _suggestion(path: Path) -> str:
-    model: type[BaseModel] = Settings
+    section: type[BaseModel] = Settings
     for step in path[:-1]:
         if isinstance(step, str):
-            annotation = model.model_fields[step].annotation
-            # A section, one that is optional, or a list of sections.
-            kinds = (annotation, *get_args(annotation))
-            model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
-    known = list(model.model_fields)
+            section = find_section(section.model_fields[step].annotation) or section
+    known = list(section.model_fields)
     close = difflib.get_close_matches(str(path[-1]), known, n=1)
     return f", did you mean {close[0]}?" if close else f"; known here: {', '.join(known)}"
 

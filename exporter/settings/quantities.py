@@ -22,14 +22,14 @@ LARGEST_BYTES = 2**60
 """Larger values are mistakes, and would overflow in the calendar or at the brokers."""
 
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?)"
-DURATION = re.compile(rf"{_NUMBER}\s*({'|'.join(_SECONDS)})?", re.ASCII)
-SIZE = re.compile(rf"{_NUMBER}\s*({'|'.join(_BYTES)})?", re.ASCII)
+_DURATION = re.compile(rf"{_NUMBER}\s*({'|'.join(_SECONDS)})?", re.ASCII)
+_SIZE = re.compile(rf"{_NUMBER}\s*({'|'.join(_BYTES)})?", re.ASCII)
 
 
 def parse_duration(value: object) -> float:
     """Return seconds for ``'5m'``, ``'1.5h'``, ``'90'`` or a plain number. Raises ValueError with the rule."""
     rule = "must be a duration such as 30s, 5m, 1h or 14d"
-    number, unit = _split(DURATION, value, rule)
+    number, unit = _split(_DURATION, value, rule)
     seconds = float(number) * _SECONDS[unit or "s"]
     if seconds > LONGEST_SECONDS:
         raise ValueError("must be at most 36500d")
@@ -39,7 +39,7 @@ def parse_duration(value: object) -> float:
 def parse_size(value: object) -> int:
     """Return bytes for ``'10GiB'``, ``'500MB'``, ``'1024'`` or a plain number. Raises ValueError with the rule."""
     rule = "must be a size such as 500MiB or 10GiB"
-    number, unit = _split(SIZE, value, rule)
+    number, unit = _split(_SIZE, value, rule)
     if number * _BYTES[unit or "B"] > LARGEST_BYTES:
         raise ValueError("must be at most 1048576TiB")
     return round(number * _BYTES[unit or "B"])

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -223,6 +223,12 @@ def check_role(arn: str) -> str:
 def default_exporter() -> str:
     """Return the host name, with characters that labels and file names cannot hold replaced by ``_``."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname()).lstrip("._-")[:100] or "exporter"
+
+
+def find_section(annotation: object) -> type[BaseModel] | None:
+    """Return the section that a setting is, or a list of; None where it is a value."""
+    kinds = (annotation, *get_args(annotation))
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 class Section(BaseModel):
