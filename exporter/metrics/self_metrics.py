@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 import numpy as np
 from prometheus_client import (
@@ -19,7 +18,6 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import PollFailure, Reason, reason_of_code
 from exporter.domain.polls.table import Snapshot
@@ -27,8 +25,6 @@ from exporter.domain.replicas.comparison import Comparison, NotCompared, Replica
 from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
-
-_OUTCOMES = ("ok", *Reason)
 
 Moving = Counter | Gauge | Histogram
 
@@ -75,9 +71,13 @@ class SelfMetrics:
         assert isinstance(counter, Counter)
         counter.labels(**labels).inc(amount)
 
-    def forget(self, name: str) -> None:
-        """Take away every series of a gauge; what is still true is set again by the caller."""
-        self._metrics[f"topic_liveness_{name}"].clear()
+    def forget(self, name: str, **labels: str) -> None:
+        """Take away the series of a gauge that have these labels; what is still true is set again by the caller."""
+        gauge = self._metrics[f"topic_liveness_{name}"]
+        if labels:
+            gauge.remove_by_labels(labels)
+        else:
+            gauge.clear()
 
     def calibrated(self, thresholds: Mapping[str, float], rates: Mapping[tuple[str, str], float]) -> None:
         """Show thresholds by stream, and rates of false alarms by (stream, kind)."""
@@ -91,7 +91,7 @@ class SelfMetrics:
         """Take note of a poll that gave readings."""
         cluster = snapshot.cluster
         table = snapshot.table
-        outcomes = dict.fromkeys(_OUTCOMES, 0)
+        outcomes = dict.fromkeys(("ok", *Reason), 0)
         # Offsets alone judge silence: without a MAX_TIMESTAMP answer a partition is still read.
         outcomes["ok"] = int(np.count_nonzero(table.read))
         for code, count in zip(*np.unique(table.unread[~table.read], return_counts=True), strict=True):
@@ -100,13 +100,14 @@ class SelfMetrics:
         for topic in snapshot.metadata.topics.values():
             if topic.reason is not None and not topic.partitions:
                 outcomes[topic.reason] += 1
-        self.set_outcomes(cluster, outcomes)
+        for outcome, count in outcomes.items():
+            self.set("partitions", count, kafka_cluster=cluster, outcome=outcome)
         self.set("cluster_up", int(readable), kafka_cluster=cluster)
         if snapshot.cluster_change is not None:
             self.set("cluster_changed_timestamp_seconds", snapshot.cluster_change.at, kafka_cluster=cluster)
         if readable:
             self.set("last_successful_poll_timestamp_seconds", snapshot.taken_at, kafka_cluster=cluster)
-        self._forget_settings(cluster)
+        self.forget("topics_without_settings", kafka_cluster=cluster)
         for reason, count in collections.Counter(snapshot.metadata.unconfigured.values()).items():
             self.set("topics_without_settings", count, kafka_cluster=cluster, reason=reason)
         self._ended(cluster, "ok", snapshot.duration_seconds)
@@ -121,10 +122,8 @@ class SelfMetrics:
     def withdraw(self, cluster: str) -> None:
         """Remove the values of the last good poll of a cluster: they are too old to be shown as present."""
         self.set("cluster_up", 0, kafka_cluster=cluster)
-        for outcome in _OUTCOMES:
-            self._remove("partitions", cluster, outcome)
-        self._remove("held_topics", cluster)
-        self._forget_settings(cluster)
+        for name in ("partitions", "held_topics", "topics_without_settings"):
+            self.forget(name, kafka_cluster=cluster)
 
     def start_sweep_counters(self, cluster: str, failures: Iterable[Reason]) -> None:
         """Show counters of sweeps at 0 before the first ends: a rule sees that none ends well, and a first failure."""
@@ -152,26 +151,8 @@ class SelfMetrics:
 
     def withdraw_groups(self, cluster: str) -> None:
         """Remove how many groups the last sweep read."""
-        for outcome in _OUTCOMES:
-            self._remove("groups", cluster, outcome)
-        for outcome in (*_OUTCOMES, *NoTimeLag):
-            self._remove("group_time_lags", cluster, outcome)
-
-    def _forget_settings(self, cluster: str) -> None:
-        for reason in Reason:
-            self._remove("topics_without_settings", cluster, reason)
-
-    def set_outcomes(self, cluster: str, outcomes: Mapping[str, int]) -> None:
-        """Show how many partitions the last poll read, and why it could not read the others."""
-        for outcome, count in outcomes.items():
-            self.set("partitions", count, kafka_cluster=cluster, outcome=outcome)
-
-    def set_client_memory(self, cluster: str, held: int | None) -> None:
-        """Show the bytes that the process with the Kafka clients of a cluster holds, None: it is away."""
-        if held is None:
-            self._remove("client_resident_memory_bytes", cluster)
-        else:
-            self.set("client_resident_memory_bytes", held, kafka_cluster=cluster)
+        for name in ("groups", "group_time_lags"):
+            self.forget(name, kafka_cluster=cluster)
 
     def set_replica_states(
         self, pairs: Mapping[tuple[str, str], Mapping[tuple[ReplicaState, NotCompared | None], int]]
@@ -198,10 +179,6 @@ class SelfMetrics:
     def render(self) -> bytes:
         """Return the exposition of the exporter's own metrics."""
         return generate_latest(self.registry)
-
-    def _remove(self, name: str, *labels: str) -> None:
-        with suppress(KeyError):
-            self._metrics[f"topic_liveness_{name}"].remove(*labels)
 
     def _ended(self, cluster: str, outcome: str, seconds: float) -> None:
         self.add("polls_total", 1, kafka_cluster=cluster, outcome=outcome)

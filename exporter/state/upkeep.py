@@ -63,7 +63,10 @@ class Upkeep:
 
     def take_client_memory(self, cluster: str, held: int | None) -> None:
         """Take the bytes that the process with the Kafka clients of a cluster holds, None where there is none."""
-        self._self_metrics.set_client_memory(cluster, held)
+        if held is None:
+            self._self_metrics.forget("client_resident_memory_bytes", kafka_cluster=cluster)
+        else:
+            self._self_metrics.set("client_resident_memory_bytes", held, kafka_cluster=cluster)
 
     def take_step(self, step: str, problem: str) -> None:
         """Take the result of a step of upkeep; ``problem`` is "" where it succeeded."""
