@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
 from exporter.secret_files import text_in, unusable
-from exporter.settings.schema import WebSettings
-from exporter.web.config_file import WebConfigFile
-from exporter.web.server import host_and_port
+
+if TYPE_CHECKING:
+    from exporter.settings.schema import WebSettings
 
 TIMEOUT_SECONDS = 10.0
 PAGE = 1000
@@ -124,6 +124,9 @@ class ApiClient:
 
 def exporter_here(web: WebSettings, access: Access) -> ApiClient:
     """Return a client of the exporter on this host that has these settings. Raises ApiError and WebConfigError."""
+    from exporter.web.config_file import WebConfigFile  # noqa: PLC0415 - who names an address needs no server
+    from exporter.web.server import host_and_port  # noqa: PLC0415 - likewise
+
     tls = WebConfigFile(web.config_file).current().tls
     host, port = host_and_port(web.listen)
     shown = f"[{host}]" if ":" in host else host
