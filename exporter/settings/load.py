@@ -15,7 +15,7 @@ from exporter.domain.formatting import spell_duration
 from exporter.settings.delivery import WRITTEN_OUT
 from exporter.settings.document import Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.errors import SettingsError
-from exporter.settings.properties import MASK, is_secret
+from exporter.settings.properties import MASK, KafkaProperties, is_secret
 from exporter.settings.rules import BROKEN_RULES, find_section
 from exporter.settings.schema import ReplicaSettings, Settings
 from exporter.settings.topics import OutageSettings
@@ -105,7 +105,7 @@ def _with_places(settings: Settings, document: Document) -> Settings:
     for index, cluster in enumerate(settings.clusters):
         paths: dict[str, Path] = {name: ("clusters", index, "kafka", name) for name in cluster.kafka}
         places = {name: document.place(path) for name, path in {**paths, "": ("clusters", index, "kafka")}.items()}
-        kafka = cluster.kafka.place({name: place for name, place in places.items() if place is not None})
+        kafka = KafkaProperties(cluster.kafka, {name: place for name, place in places.items() if place is not None})
         clusters.append(cluster.model_copy(update={"kafka": kafka}))
     return settings.model_copy(update={"clusters": tuple(clusters)})
 

@@ -25,44 +25,29 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name.lower()) is not None
 
 
-class KafkaProperties(Mapping[str, str | Path]):
-    """The librdkafka properties of one cluster. Immutable; its repr masks possible secrets.
+class KafkaProperties(dict[str, str | Path]):
+    """The librdkafka properties of one cluster; its repr masks possible secrets.
 
     A ``Path`` value is a file that holds the text; it is not read here. ``places`` maps each property to its origin
     (``prod.yaml:12``, an environment variable), and "" to the origin of all.
     """
 
-    __slots__ = ("_places", "_values")
-
     def __init__(self, values: Mapping[str, str | Path], places: Mapping[str, str] | None = None) -> None:
-        self._values = dict(values)
-        self._places = {} if places is None else dict(places)
+        super().__init__(values)
+        self.places = {} if places is None else dict(places)
 
     @classmethod
     def of(cls, written: Mapping[str, object]) -> KafkaProperties:
         """Return the properties as written. Call ``broken_rules`` first."""
         return cls({name: _file(value) or str(value) for name, value in written.items()})
 
-    def __getitem__(self, name: str) -> str | Path:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
     def __repr__(self) -> str:
         return f"KafkaProperties({self.mask()!r})"
 
-    def place(self, places: Mapping[str, str]) -> KafkaProperties:
-        """Return them with their origins."""
-        return KafkaProperties(self._values, places)
-
     def located(self, refusal: str) -> str:
         """Return an error message with the origins of the properties that it names."""
-        named = [name for name in self._values if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", refusal)]
-        places = dict.fromkeys(self._places[name] for name in named or [""] if name in self._places)
+        named = [name for name in self if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", refusal)]
+        places = dict.fromkeys(self.places[name] for name in named or [""] if name in self.places)
         return f"{refusal} (from {', '.join(places)})" if places else refusal
 
     def show(self) -> dict[str, object]:
@@ -71,9 +56,7 @@ class KafkaProperties(Mapping[str, str | Path]):
 
     def mask(self) -> dict[str, str | Path]:
         """Return the properties with every possible secret replaced by ``***``; the path of a file is no secret."""
-        return {
-            name: MASK if is_secret(name) and isinstance(value, str) else value for name, value in self._values.items()
-        }
+        return {name: MASK if is_secret(name) and isinstance(value, str) else value for name, value in self.items()}
 
 
 def _file(value: object) -> Path | None:

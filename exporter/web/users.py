@@ -44,8 +44,8 @@ class Users:
         # One thread of its own: guesses take turns with one another, and not with pages.
         self._hashing = ThreadPoolExecutor(1, thread_name_prefix="web-users")
         self._waiting = 0
-        self._known: dict[bytes, bool] = {}
-        """Salted hashes of users with their passwords, in the order in which they came -> whether they are let in."""
+        self._known: set[bytes] = set()
+        """Salted hashes of users with their passwords that were let in."""
         self._salt = os.urandom(16)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,23 +80,21 @@ class Users:
         hashed = users.get(user, _NOBODY)
         credentials = f"{user}\0{hashed}\0{password}".encode()
         key = hashlib.blake2b(credentials, key=self._salt).digest()
-        if key not in self._known:
-            if self._waiting >= MAX_WAITING:
-                return _BUSY
-            self._waiting += 1
-            try:
-                fits = await asyncio.get_running_loop().run_in_executor(self._hashing, _fits, password, hashed)
-            finally:
-                self._waiting -= 1
-            self._remember(key, may=fits and user in users)
-        return None if self._known.get(key) else _REFUSED
-
-    def _remember(self, key: bytes, *, may: bool) -> None:
-        self._known[key] = may
-        if len(self._known) > MAX_REMEMBERED:
-            # A flood of guesses must not push out those who may.
-            wrong = (one for one, right in self._known.items() if not right)
-            del self._known[next(wrong, next(iter(self._known)))]
+        if key in self._known:
+            return None
+        if self._waiting >= MAX_WAITING:
+            return _BUSY
+        self._waiting += 1
+        try:
+            fits = await asyncio.get_running_loop().run_in_executor(self._hashing, _fits, password, hashed)
+        finally:
+            self._waiting -= 1
+        if not fits or user not in users:
+            return _REFUSED
+        if len(self._known) >= MAX_REMEMBERED:  # passwords that were replaced since
+            self._known.clear()
+        self._known.add(key)
+        return None
 
 
 def _fits(password: str, hashed: str) -> bool:
