@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.groups.readers import Readership
-from exporter.domain.judging.readers_and_copies import SILENT, readers_line, replica_line
-from exporter.domain.verdicts import Verdict
+from exporter.domain.judging.evidence import describe_readers, describe_replica
+from exporter.domain.verdicts import SILENT, Verdict
 from spark_rollups.frames import apply_in_batches, arrow_schema
 
 KNOWN_FOR = timedelta(days=2)
@@ -75,9 +75,9 @@ def _lines(batch: pa.RecordBatch) -> dict[str, list[str | None]]:
         whole, silent, replication, read = partition is None, verdict in SILENT, None, None
         if whole or silent:
             source = f"{cluster}/{topic}"
-            replication = replica_line(state, source, source_lives=bool(lives), whole=whole, silent=silent)
+            replication = describe_replica(state, source, source_lives=bool(lives), whole=whole, silent=silent)
             if groups is not None:
-                read = readers_line(Readership(groups - left - gone, left, gone), silent=silent)
+                read = describe_readers(Readership(groups - left - gone, left, gone), silent=silent)
         made["evidence"].append("; ".join(filter(None, (evidence, replication, read))))
         made["replication"].append(replication)
     return made

@@ -308,8 +308,17 @@ live when its verdict is ``live`` or ``quiet``. It is silent since ``last_advanc
 incident that holds it; all of its topics have the same, and ``evidence`` lists them.
 """
 
-EXPECTATIONS = StructType([*columns_of(Expectation), nullable("weekly_scores", ArrayType(FloatType())), VERSION])
-"""The published file that the exporter reads back. ``weekly_scores`` only explains.
+_EXPLAINING = ("observed_until", "missed_slots", "suspect_from", "expected_by", "silence_score")
+
+EXPECTATIONS = StructType(
+    [
+        *columns_of(Expectation),
+        *(VERDICTS[name] for name in _EXPLAINING),
+        nullable("weekly_scores", ArrayType(FloatType())),
+        VERSION,
+    ]
+)
+"""The published file that the exporter reads back. Columns after ``incident`` only explain, in ``explain``.
 
 ``rule`` and limits are the learned ones, even where an override decided on the verdict.
 """

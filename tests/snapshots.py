@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from exporter.domain.arrays import Counts, Floats
-from exporter.domain.judging.detection import Assessment, Judgement, Judgements
+from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.judging.detection import Assessment, Judgements
 from exporter.domain.judging.incidents import Held
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -19,6 +20,7 @@ from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, rea
 from exporter.domain.polls.silence import BeforeRestart, Silence, Silences, silences_of
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
+from tests.judging import Judgement
 from tests.views import Inspected, Reading
 
 LEARNING = Judgement(Verdict.LEARNING)
@@ -159,7 +161,14 @@ def assessment_of(
         _newest(table) if newest is None else np.array([newest.get(name, np.nan) for name in layout.topics]),
         _counted(layout, table.state_now, len(STATES)),
         _counted(layout, judged.verdict, len(VERDICTS)),
-        **{"held": nothing, "silences": no_silence, "follows": np.zeros(len(layout), np.bool_), **further},
+        **{
+            "held": nothing,
+            "silences": no_silence,
+            "follows": np.zeros(len(layout), np.bool_),
+            "expectations": ExpectationSet(),
+            "expected": np.full(len(layout) + len(layout.topics), -1),
+            **further,
+        },
     )
 
 

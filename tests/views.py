@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.domain.arrays import Counts, replace_nan
-from exporter.domain.judging.detection import Assessment, Judgement
+from exporter.domain.judging.detection import Assessment
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import Reason, State, TopicPartition, reason_of_code
 from exporter.domain.polls.silence import Silence, Silences, unite_by_topic
 from exporter.domain.polls.table import STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Verdict
+from tests.judging import Judgement, judgement_in
 
 
 class Inspected(NamedTuple):
@@ -134,7 +135,7 @@ def union(of_partitions: Iterable[Silence | None]) -> Silence | None:
 
 def judgements_of(found: Assessment) -> dict[TopicPartition, Judgement]:
     """Return the judgement of each partition."""
-    return {key: found.of_partitions.judgement(row) for row, key in enumerate(found.layout)}
+    return {key: judgement_in(found.of_partitions, row) for row, key in enumerate(found.layout)}
 
 
 def topics_in(found: Assessment) -> dict[str, TopicRollUp]:
@@ -143,7 +144,7 @@ def topics_in(found: Assessment) -> dict[str, TopicRollUp]:
         name: TopicRollUp(
             int(found.layout.first[row + 1] - found.layout.first[row]),
             replace_nan(found.newest[row]),
-            found.of_topics.judgement(row),
+            judgement_in(found.of_topics, row),
             {STATES[code]: int(found.states[row, code]) for code in np.flatnonzero(found.states[row])},
             {VERDICTS[code]: int(found.verdicts[row, code]) for code in np.flatnonzero(found.verdicts[row])},
         )

@@ -1,4 +1,4 @@
-"""The command ``audit``: what each topic is, from one look at the brokers, as a table, JSON, CSV or one HTML page."""
+"""The command ``audit``: what each topic is, from one look at the brokers, as a table, JSON or one HTML page."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""What an audit found, as a table, JSON, CSV or one HTML page."""
+"""What an audit found, as a table, JSON or one HTML page."""
 
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
-import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from exporter.commands.text_table import align
 from exporter.domain.arrays import Codes, Rows, replace_nan
-from exporter.domain.formatting import duration, iso, list_some, moment, plural, size
+from exporter.domain.formatting import duration, list_some, moment, plural, size
 from exporter.domain.judging.audit import LIVENESS, AuditTopics, Liveness, roles_of, verdict_name
 from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
 
@@ -108,8 +107,10 @@ class Audit:
 
 
 def write_as(audit: Audit, style: str, *, verbose: bool = False) -> str:
-    """Return an audit as ``table``, ``json``, ``csv`` or ``html``. ``verbose`` adds evidence to the table."""
-    return _table(audit, verbose=verbose) if style == "table" else _WRITERS[style](audit)
+    """Return an audit as ``table``, ``json`` or ``html``. ``verbose`` adds evidence to the table."""
+    if style == "table":
+        return _table(audit, verbose=verbose)
+    return _json(audit) if style == "json" else _html(audit)
 
 
 def _records(audit: Audit) -> Iterator[dict[str, Any]]:
@@ -156,102 +157,71 @@ def _json(audit: Audit) -> str:
     return f'{begin},\n  "topics": [\n{rows}\n  ]\n}}\n' if rows else f'{begin},\n  "topics": []\n}}\n'
 
 
-_CSV_COLUMNS = (
-    "cluster", "topic", "what", "why_unknown", "roles", "verdict", "last_record", "silence_seconds",
-    "longest_silence_seconds", "readers", "committed", "bytes", "cleanup_policy", "retention_seconds", "kept_for_ever",
-    "owner", "partitions", "partitions_not_read", "partitions_searched", "records", "copy_of", "evidence",
-)  # fmt: skip
-"""The keys of a record, in order: an audit without topics has a header too."""
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the cells of a topic, as people read them."""
+    last, silent, longest = row["last_record"], row["silence_seconds"], row["longest_silence_seconds"]
+    what = f"{row['what']}: {row['why_unknown']}" if row["why_unknown"] else row["what"]
+    return {
+        "cluster": row["cluster"],
+        "topic": row["topic"],
+        "what": ", ".join([what, *row["roles"]]),
+        "last record": "" if last is None else moment(last, "%Y-%m-%d %H:%M").removesuffix(" UTC"),
+        "silent": "" if silent is None else duration(silent),
+        "longest before": "" if longest is None else duration(longest),
+        "read by": _readers(row),
+        "bytes": "" if row["bytes"] is None else size(row["bytes"]),
+        "kept": _retention_words(row),
+        "owner": row["owner"] or "",
+    }
 
 
-def _csv(audit: Audit) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in _records(audit):
-        row |= {"last_record": None if row["last_record"] is None else iso(row["last_record"])}
-        row |= {name: None if row[name] is None else ";".join(row[name]) for name in ("roles", "readers", "committed")}
-        writer.writerow(row)
-    return text.getvalue()
-
-
-def _cells(audit: Audit) -> Iterator[dict[str, str]]:
-    """Yield the cells of each topic that is shown, as people read them."""
-    topics = audit.topics
-    for row in audit.shown.tolist():
-        last, longest = topics.last_record[row], topics.longest_silence[row]
-        liveness = LIVENESS[audit.liveness[row]]
-        what = f"{liveness}: {why_unknown(topics, row)}" if liveness is Liveness.UNKNOWN else str(liveness)
-        yield {
-            "cluster": topics.cluster[row],
-            "topic": topics.topic[row],
-            "what": ", ".join([what, *roles_of(topics, row)]),
-            "last record": "" if math.isnan(last) else moment(last, "%Y-%m-%d %H:%M").removesuffix(" UTC"),
-            "silent": "" if math.isnan(last) else duration(audit.as_of - last),
-            "longest before": "" if math.isnan(longest) else duration(longest),
-            "read by": _readers(topics, row),
-            "bytes": "" if math.isnan(topics.bytes[row]) else size(int(topics.bytes[row])),
-            "kept": _retention_words(topics, row),
-            "owner": topics.owner[row] or "",
-        }
-
-
-def _readers(topics: AuditTopics, row: int) -> str:
-    readers, committed = topics.readers[row], topics.committed[row]
-    if readers is None:
+def _readers(row: Mapping[str, Any]) -> str:
+    if row["readers"] is None:
         return "not known"
-    if readers:
-        return list_some(readers, 2)
-    return f"nobody now ({plural(len(committed), 'group')} before)" if committed else "nobody"
+    if row["readers"]:
+        return list_some(row["readers"], 2)
+    return f"nobody now ({plural(len(row['committed']), 'group')} before)" if row["committed"] else "nobody"
 
 
-def _retention_words(topics: AuditTopics, row: int) -> str:
-    policy, seconds = topics.policy[row], float(topics.retention[row])
+def _retention_words(row: Mapping[str, Any]) -> str:
+    policy, seconds = row["cleanup_policy"], row["retention_seconds"]
     if policy is None:
         return ""
     parts = ["compacted"] if "compact" in policy else []
-    if "delete" in policy and not math.isnan(seconds):
-        parts.append("for ever" if math.isinf(seconds) else duration(seconds))
+    if "delete" in policy and (row["kept_for_ever"] or seconds is not None):
+        parts.append("for ever" if seconds is None else duration(seconds))
     return ", ".join(parts) or policy
 
 
 def _table(audit: Audit, *, verbose: bool) -> str:
-    rows = list(_cells(audit))
-    several = len(set(audit.topics.cluster)) > 1
-    names = [name for name in (rows[0] if rows else {}) if name != "cluster" or several]
-    names = [name for name in names if any(row[name] for row in rows)]
-    if not rows:
+    records = list(_records(audit))
+    if not records:
         return "\n".join([audit.summary, *audit.problems]) + "\n"
+    rows = list(map(_cells, records))
+    several = len(set(audit.topics.cluster)) > 1
+    names = [name for name in rows[0] if (name != "cluster" or several) and any(row[name] for row in rows)]
     head, *table = align([[name.upper() for name in names], *([row[name] for name in names] for row in rows)])
     lines = [head]
-    for place, line in zip(audit.shown.tolist(), table, strict=True):
-        lines.append(line)
-        if verbose:
-            lines.append(f"    {explain_topic(audit.topics, audit.liveness, place, audit.as_of)}")
-    lines += ["", audit.summary]
-    return "\n".join([*lines, *audit.problems]) + "\n"
+    for record, line in zip(records, table, strict=True):
+        lines += [line, f"    {record['evidence']}"] if verbose else [line]
+    return "\n".join([*lines, "", audit.summary, *audit.problems]) + "\n"
+
+
+_SORTED_BY = {"silent": "silence_seconds", "longest before": "longest_silence_seconds", "bytes": "bytes"}
 
 
 def _html(audit: Audit) -> str:
-    topics, rows = audit.topics, []
-    for row, cells in zip(audit.shown[:PAGE_ROWS].tolist(), _cells(audit), strict=False):
-        liveness = LIVENESS[audit.liveness[row]]
-        why = [why_unknown(topics, row)] if liveness is Liveness.UNKNOWN else []
-        numbers = {
-            "silent": audit.as_of - topics.last_record[row],
-            "longest before": topics.longest_silence[row],
-            "bytes": topics.bytes[row],
-        }
+    rows = []
+    for record in islice(_records(audit), PAGE_ROWS):
+        cells = _cells(record)
+        numbers = {name: record[key] for name, key in _SORTED_BY.items()}
         rows.append(
             {
                 **cells,
-                "liveness": str(liveness),
-                "beside": ", ".join([*why, *roles_of(topics, row)]),
-                "evidence": explain_topic(topics, audit.liveness, row, audit.as_of),
-                "sorted_by": cells | {name: "" if math.isnan(one) else f"{one:.0f}" for name, one in numbers.items()},
+                "liveness": record["what"],
+                "beside": ", ".join(filter(None, [record["why_unknown"], *record["roles"]])),
+                "evidence": record["evidence"],
+                "sorted_by": cells | {name: "" if one is None else f"{one:.0f}" for name, one in numbers.items()},
             }
         )
     return render(audit.summary, audit.counts, audit.problems, rows, len(audit.shown), moment(audit.as_of))
-
-
-_WRITERS: Mapping[str, Callable[[Audit], str]] = {"json": _json, "csv": _csv, "html": _html}

@@ -13,7 +13,7 @@ from exporter.commands.usage import AsWritten
 from exporter.logs import set_up_logging
 
 _SORTS = ("urgency", "silence", "bytes", "topic", "owner")
-_STYLES = ("table", "json", "csv", "html")
+_STYLES = ("table", "json", "html")
 
 
 @click.command(cls=AsWritten)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, TextIO
 from urllib.parse import quote
 
@@ -14,14 +16,11 @@ import click
 
 from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError, exporter_here
 from exporter.commands.explanation import explain, plain
-from exporter.domain.judging.detection import judge, overrule
-from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.judging.subject_facts import describe_expectation, record_subject, weekly_scores
-from exporter.domain.overrides import Overrides, Owners
-from exporter.domain.polls.silence import Silence
+from exporter.domain.judging.current_facts import describe_expectation, make_record, retired_from
+from exporter.domain.overrides import Owners
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
-from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
-from exporter.history.published import ExpectationsError, TopicRows, in_force, read_topic_rows
+from exporter.domain.verdicts import Verdict
+from exporter.history.published import ExpectationsError, TopicRow, TopicRows, in_force, read_topic_rows
 from exporter.settings.schema import Settings
 from exporter.web.config_file import WebConfigError
 
@@ -143,8 +142,16 @@ def _past_weeks(record: dict[str, Any], published: TopicRows | None) -> list[flo
     for row in () if published is None or expectation is None else published.rows:
         same = (row.expectation.cluster, row.expectation.partition) == (record["cluster"], record["partition"])
         if same and row.expectation.as_of == expectation["as_of"]:
-            return weekly_scores(row.expectation, row.further.get("weekly_scores"))
+            return _weekly_scores(row)
     return None
+
+
+def _weekly_scores(row: TopicRow) -> list[float | None] | None:
+    """Return the highest score of each past week, from the logarithms that a rollup publishes; None: not active."""
+    values, mean, spread = row.further.get("weekly_scores"), row.expectation.log_mean, row.expectation.log_spread
+    if values is None or mean is None or not spread:
+        return None
+    return [None if log is None or not math.isfinite(log) else round((log - mean) / spread, 3) for log in values]
 
 
 def _read_published(published: TopicRows, subject: Subject, settings: Settings, cluster: str | None) -> dict[str, Any]:
@@ -155,41 +162,50 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
     cluster = _only(subject, holding) if cluster is None else cluster
     rows = {one.expectation.partition: one for one in published.rows if one.expectation.cluster == cluster}
     numbers = sorted(number for number in rows if number is not None)
-    row = rows.get(subject.partition)
-    if row is None:
+    if (row := rows.get(subject.partition)) is None:
         partitions = f"{numbers[0]} to {numbers[-1]}" if numbers else "not published"
         raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {partitions}")
-    now = time.time()
-    usable = in_force(published.published.as_of, now, settings.expectations.max_age)
-    override = Overrides([one.make_override() for one in settings.overrides]).of(cluster, subject.topic, now)
-    judged = {number: _judge(one.expectation, override, usable=usable) for number, one in rows.items()}
-    own, expectation = judged[subject.partition], row.expectation
+    usable = in_force(published.published.as_of, time.time(), settings.expectations.max_age)
     alarms = published.published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
-    return record_subject(
+    verdicts = {number: _published_verdict(one, usable=usable) for number, one in rows.items()}
+    judged, more = verdicts[subject.partition], row.further
+    return make_record(
         cluster,
-        own,
-        expectation.as_of,
-        {} if subject.partition is not None else {number: judged[number] for number in numbers},
-        describe_expectation(expectation, published.published.published_at, in_force=usable),
-        proved_until=None if own.seen.silence is None else own.seen.silence.until,
+        subject.topic,
+        subject.partition,
+        as_of=row.expectation.as_of,
+        **judged,
+        suspect_from=_seconds(more.get("suspect_from")) if usable else None,
+        retired_from=retired_from(judged["last_advance"], judged["expected_by"]),
+        missed_slots=more.get("missed_slots"),
+        proved_until=_seconds(more.get("observed_until")),
         owner=Owners([each.make_owner() for each in settings.owners]).of(cluster, subject.topic),
-        weekly_scores=weekly_scores(expectation, row.further.get("weekly_scores")),
+        expectation=describe_expectation(row.expectation, published.published.published_at, in_force=usable),
+        weekly_scores=_weekly_scores(row),
         past_alarms=None if alarms is None else asdict(alarms),
+        partitions=[]
+        if subject.partition is not None
+        else [{"partition": number, **verdicts[number]} for number in numbers],
     )
 
 
-def _judge(row: Expectation, override: TopicOverride | None, *, usable: bool) -> JudgedSubject:
-    """Return as of the rollup its verdict, or that of an override; ``learning`` where it is not ``usable`` any more."""
-    silence = None
-    if row.last_advance is not None:
-        silence = Silence(row.last_advance, max(row.as_of, row.last_advance), known=True)
-    seen = SubjectNow(topic=row.topic, partition=row.partition, silence=silence, override=override)
-    if override is not None:
-        return JudgedSubject(overrule(silence, override, row.as_of), row, seen=seen)
-    if not usable:
-        return JudgedSubject(judge(silence, None, row.as_of), seen=seen)
-    judgement = judge(silence, row, row.as_of)._replace(verdict=Verdict(row.verdict))
-    return JudgedSubject(judgement, row, seen=replace(seen, published=row.evidence))
+def _published_verdict(row: TopicRow, *, usable: bool) -> dict[str, Any]:
+    """Return the verdict of the rollup as of then; ``learning`` where it is not ``usable`` any more."""
+    found, more = row.expectation, row.further
+    last = found.last_advance
+    return {
+        "verdict": found.verdict if usable else str(Verdict.LEARNING),
+        "evidence": found.evidence if usable else "learning: no expectation of it is in force",
+        "incident": found.incident if usable else None,
+        "silence_score": more.get("silence_score") if usable else None,
+        "last_advance": last,
+        "silence_seconds": None if last is None else max(0.0, found.as_of - last),
+        "expected_by": _seconds(more.get("expected_by")) if usable else None,
+    }
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
 
 
 def _explain_unknown(

@@ -101,9 +101,9 @@ def _present(record: Record) -> Iterator[str]:
             known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""
             missed = f"{record['missed_slots']:.1f} {slots(expectation)}"
             yield _labelled("missed", f"{missed} that its profile expects in that silence{known}")
-        if record["score"] is not None and expectation["dead_score"] is not None:
+        if record["silence_score"] is not None and expectation["dead_score"] is not None:
             limits = f"suspect past {expectation['suspect_score']:.1f}, dead past {expectation['dead_score']:.1f}"
-            yield _labelled("score", f"{record['score']:.1f}; {limits}")
+            yield _labelled("score", f"{record['silence_score']:.1f}; {limits}")
     if record["log_bytes"] is not None:
         disk = record["disk_bytes"]
         everywhere = "" if disk is None else f", {size(disk)} with all replicas"

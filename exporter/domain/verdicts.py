@@ -71,6 +71,9 @@ VERDICTS = tuple(Verdict)
 VERDICT_CODES: Mapping[Verdict, int] = {verdict: code for code, verdict in enumerate(VERDICTS)}
 """Verdicts in columns are indices into VERDICTS."""
 
+SILENT = (Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)
+"""Verdicts on a silence that is longer than usual."""
+
 OF_ALL_PARTITIONS = (Verdict.DEAD, Verdict.SUSPECT, Verdict.RETIRED, Verdict.HELD, Verdict.MUTED)
 """Partitions of a topic with one of these verdicts need no attention of their own: it has that itself, or needs none.
 

@@ -9,16 +9,14 @@ from functools import partial
 
 from exporter.collectors.round import Round
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.expectations.table import Key
 from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.judging.current_facts import ClusterFacts
 from exporter.domain.judging.detection import Detector
-from exporter.domain.judging.queries import ClusterFacts
 from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import Clock
 from exporter.domain.replicas.comparison import Comparison
-from exporter.domain.verdicts import Expectation
 from exporter.history.published import Published, in_force
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
@@ -83,7 +81,7 @@ class Monitor:
         """Return what is published of a cluster, nothing where that is of another one before the ``change``."""
         published = self._published
         if published is None or (change is not None and published.as_of < change.at):
-            return ExpectationSet(())
+            return ExpectationSet()
         return ExpectationSet(published.rows.select_cluster(name))
 
     def accept(self, snapshot: Snapshot) -> None:
@@ -141,13 +139,12 @@ class Monitor:
         for name, cluster in self._clusters.items():
             expectations = self._expectations_of(name, cluster.change)
             cluster.detector = Detector(expectations)
-            for fault, count in sorted(expectations.faults.items()):
+            if expectations.faulty:
                 log.error(
-                    "cluster %s: %d of the published expectations are unusable: %s. Run `topic-liveness rollup`, "
-                    "with the same release as this exporter.",
+                    "cluster %s: %d of the published expectations hold an impossible value and are not used. Run "
+                    "`topic-liveness rollup`, with the same release as this exporter.",
                     name,
-                    count,
-                    fault,
+                    expectations.faulty,
                 )
         self._self_metrics.set("expectations_timestamp_seconds", published.as_of)
         self._self_metrics.set("rollup_last_success_timestamp_seconds", published.published_at)
@@ -241,7 +238,6 @@ class Monitor:
                     snapshot,
                     assessment,
                     cluster.sweep if cluster.swept_lately(at) else None,
-                    partial(_fitting, {} if published is None else published.rows, snapshot),
                     now,
                     partial(self._settings.overrides.of, name, now=now),
                     None if published is None else published.published_at,
@@ -299,11 +295,3 @@ class Monitor:
         return self._published is not None and in_force(
             self._published.as_of, now, self._settings.expectations_max_age_seconds
         )
-
-
-def _fitting(
-    rows: Mapping[Key, Expectation], snapshot: Snapshot, topic: str, partition: int | None
-) -> Expectation | None:
-    """Return what is published of this topic or partition, and not of an earlier topic of the same name."""
-    row, info = rows.get((snapshot.cluster, topic, partition)), snapshot.metadata.topics[topic]
-    return row if row is None or None in (row.topic_id, info.topic_id) or row.topic_id == info.topic_id else None

@@ -17,8 +17,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from exporter.domain.groups.readers import groups_of
+from exporter.domain.judging.current_facts import ClusterFacts, explain_subject
 from exporter.domain.judging.incidents import Incident
-from exporter.domain.judging.queries import SORTS, ClusterFacts, Page, Query, explain_subject, partitions, topics
+from exporter.domain.judging.queries import SORTS, Page, Query, partitions, topics
 from exporter.domain.polls.readings import Reason, State
 from exporter.domain.verdicts import Verdict
 from exporter.web.status import ClusterStatus, Pages, Status
@@ -88,7 +89,7 @@ def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
                 "cluster": one.cluster,
                 "name": incident.name,
                 "topics": incident.topics,
-                "promised": incident.with_expectation,
+                "with_expectation": incident.with_expectation,
                 "since": incident.since,
                 "until": incident.until,
                 "leader": incident.leader,

@@ -17,7 +17,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from exporter.domain.formatting import ago, duration, moment, plural
-from exporter.domain.judging.queries import GRAVEST, ClusterFacts, Query, explain_subject, partitions, topics
+from exporter.domain.judging.current_facts import ClusterFacts, explain_subject
+from exporter.domain.judging.queries import GRAVEST, Query, partitions, topics
 from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from exporter.domain.formatting import ago, moment
-from exporter.domain.judging.queries import ClusterFacts
+from exporter.domain.judging.current_facts import ClusterFacts
 from exporter.domain.links import Links
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS

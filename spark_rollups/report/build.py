@@ -24,7 +24,6 @@ from spark_rollups.report.model import (
     WEEK,
     Entry,
     Facts,
-    JudgedStream,
     Report,
     ReportSection,
     StreamFinding,
@@ -122,18 +121,13 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links = NO_LINKS) -> R
     whole = _report(facts, zone, links)
     if all(topic.about.owner is None for topic in whole.topics):
         return whole
-    judged: dict[str | None, list[JudgedStream]] = defaultdict(list)
-    for row in facts.judged:
-        judged[facts.of(row.key).owner].append(row)
-    week_ago: dict[str | None, dict[TopicKey, str]] = defaultdict(dict)
-    for key, verdict in (facts.week_ago or {}).items():
-        week_ago[facts.of(key).owner][key] = verdict
-    gone = {owner: tuple(row for row in facts.gone if facts.of(row.key).owner == owner) for owner in judged}
-    of_all = replace(facts, incidents=(), drops=(), alarms=())
     parts = []
-    for owner, rows in judged.items():
-        then = None if facts.week_ago is None else week_ago[owner]
-        mine = replace(of_all, judged=tuple(rows), gone=gone[owner], week_ago=then)
+    for owner in {row.about.owner: None for row in facts.judged}:
+        judged, then = (
+            None if rows is None else tuple(row for row in rows if row.about.owner == owner)
+            for rows in (facts.judged, facts.week_ago)
+        )
+        mine = replace(facts, judged=judged or (), week_ago=then, incidents=(), drops=(), alarms=())
         part = _report(mine, zone, links, owner or "Topics without an owner")
         to_do = part.candidates or part.cut_off or any(part.section(key).entries for key in ACTION)
         page = f"owners/{_page(owner)}" if to_do else None
@@ -158,8 +152,7 @@ def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) 
         replace(one, meaning=one.meaning.format(then=compared), entries=_sorted(one.key, entries.get(one.key, ())))
         for one in _SECTIONS
     )
-    rows = sorted((row for row in facts.judged if row.finding.partition is None), key=lambda row: _name(row.key))
-    topics = add_advice([_entry(facts, [row]) for row in rows])
+    topics = add_advice(sorted((row for row in facts.judged if row.is_topic), key=_name))
     candidates, tallies = candidates_of(topics), _tallies(topics, facts.week_ago)
     counts = _counts(sections, topics, candidates, tallies)
     return Report(
@@ -184,13 +177,13 @@ def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) 
     )
 
 
-def _tallies(topics: Iterable[Entry], week_ago: Mapping[TopicKey, str] | None) -> tuple[Tally, ...]:
+def _tallies(topics: Iterable[Entry], week_ago: Iterable[Entry] | None) -> tuple[Tally, ...]:
     now: dict[str, Counter[str]] = defaultdict(Counter)
     for topic in topics:
-        now[topic.cluster][topic.findings[0].verdict] += 1
+        now[topic.cluster][topic.finding.verdict] += 1
     before: dict[str, Counter[str]] = defaultdict(Counter)
-    for key, verdict in (week_ago or {}).items():
-        before[key.cluster][verdict] += 1
+    for topic in week_ago or ():
+        before[topic.cluster][topic.finding.verdict] += 1
     return tuple(
         Tally(cluster, _in_order(now[cluster]), None if week_ago is None else _in_order(before[cluster]))
         for cluster in sorted({*now, *before})
@@ -202,42 +195,46 @@ def _in_order(counted: Mapping[str, int]) -> dict[str, int]:
 
 
 def _entries(facts: Facts) -> dict[str, list[Entry]]:
-    topics = {row.key: row for row in facts.judged if row.finding.partition is None}
-    partitions: dict[TopicKey, list[JudgedStream]] = defaultdict(list)
-    for row in facts.judged:
-        if row.finding.partition is not None:
-            partitions[row.key].append(row)
+    rows: dict[TopicKey, list[Entry]] = defaultdict(list)
+    for row in sorted(facts.judged, key=lambda row: -1 if row.finding.partition is None else row.finding.partition):
+        rows[row.key].append(row)
     entries: dict[str, list[Entry]] = defaultdict(list)
-    for key in sorted(topics.keys() | partitions.keys(), key=_name):
-        rows = sorted(partitions.get(key, ()), key=lambda row: row.finding.partition or 0)
-        topic = topics.get(key)
+    for mine in rows.values():
+        topic = mine.pop(0) if mine[0].is_topic else None
         own = None if topic is None else _section_of(topic, facts)
-        by_section: dict[str | None, list[JudgedStream]] = defaultdict(list)
-        for row in rows:
+        by_section: dict[str | None, list[Entry]] = defaultdict(list)
+        for row in mine:
             by_section[_section_of(row, facts)].append(row)
         if topic is not None and own is not None:
             by_section.pop(own, None)
             # A dead topic represents all of its partitions, whatever their verdicts.
             if topic.finding.verdict in _GONE_SILENT:
                 by_section.clear()
-            entries[own].append(_entry(facts, [topic]))
+            entries[own].append(topic)
+        by_section.pop(None, None)
         for section, members in by_section.items():
-            if section is not None:
-                entries[section].append(_entry(facts, members))
-        unreadable = [row for row in rows if row.finding.state == State.UNREADABLE]
+            entries[str(section)].append(_join(members))
+        unreadable = [row for row in mine if row.finding.state == State.UNREADABLE]
         if topic is not None and topic.finding.state == State.UNREADABLE:
-            entries["unreadable"].append(_entry(facts, [topic]))
+            entries["unreadable"].append(topic)
         elif unreadable:
-            entries["unreadable"].append(_entry(facts, unreadable))
-    entries["gone"] = [_entry(facts, [row]) for row in facts.gone]
+            entries["unreadable"].append(_join(unreadable))
+    now = {row.key for row in facts.judged}
+    then = facts.week_ago or ()
+    entries["gone"] = [row for row in then if row.finding.verdict in _GONE_SILENT and row.key not in now]
     return entries
 
 
-def _section_of(row: JudgedStream, facts: Facts) -> str | None:
+def _join(rows: Sequence[Entry]) -> Entry:
+    """Return the partitions of one topic as one entry."""
+    return replace(rows[0], findings=tuple(row.finding for row in rows))
+
+
+def _section_of(row: Entry, facts: Facts) -> str | None:
     verdict, state = row.finding.verdict, row.finding.state
     if verdict == Verdict.DEAD:
         return "newly-dead" if _is_new(row, facts) else "still-dead"
-    if verdict == Verdict.RETIRED and row.finding.partition is None and row.finding.died_before_polls:
+    if verdict == Verdict.RETIRED and row.is_topic and row.finding.died_before_polls:
         return "abandoned"
     if verdict in (Verdict.RETIRED, Verdict.SUSPECT, Verdict.HELD, Verdict.MUTED):
         return verdict
@@ -248,23 +245,17 @@ def _section_of(row: JudgedStream, facts: Facts) -> str | None:
     return None
 
 
-def _is_new(row: JudgedStream, facts: Facts) -> bool:
+def _is_new(row: Entry, facts: Facts) -> bool:
     dead_since = row.finding.overdue_since
     if dead_since is not None and dead_since > facts.as_of - WEEK:
         return True
-    return facts.week_ago_as_of is not None and not facts.compared_late and not row.dead_a_week_ago
-
-
-def _entry(facts: Facts, rows: Sequence[JudgedStream]) -> Entry:
-    first = rows[0]
-    findings = tuple(row.finding for row in rows)
-    return Entry(*first.key, first.partitions, first.partitions_live, findings, facts.of(first.key))
+    return facts.week_ago_as_of is not None and not facts.compared_late and not row.finding.dead_a_week_ago
 
 
 def _sorted(section: str, entries: Iterable[Entry]) -> tuple[Entry, ...]:
     def order(entry: Entry) -> tuple[bool, float, str, str, str]:
         urgency = max(_urgency(section, finding) for finding in entry.findings)
-        return (not entry.is_topic, -urgency, *_name(TopicKey(entry.cluster, entry.topic, entry.topic_id)))
+        return (not entry.is_topic, -urgency, *_name(entry))
 
     return tuple(sorted(entries, key=order))
 
@@ -280,8 +271,8 @@ def _urgency(section: str, finding: StreamFinding) -> float:
     return when.timestamp() if when is not None else 0.0
 
 
-def _name(key: TopicKey) -> tuple[str, str, str]:
-    return key.cluster, key.topic, key.topic_id or ""
+def _name(entry: Entry) -> tuple[str, str, str]:
+    return entry.cluster, entry.topic, entry.topic_id or ""
 
 
 def _counts(
@@ -299,7 +290,7 @@ def _counts(
         abandoned=count["abandoned"],
         too_new=count["learning"],
         without_records=count["never-written"].topics + count["empty"].topics,
-        dead_topics=sum(topic.findings[0].verdict == Verdict.DEAD for topic in topics),
+        dead_topics=sum(topic.finding.verdict == Verdict.DEAD for topic in topics),
         dead_topics_week_ago=sum(one.get(Verdict.DEAD, 0) for one in week_ago) if week_ago else None,
         bytes_to_win_back=sum(sizes) if sizes else None,
     )
@@ -317,7 +308,7 @@ def _page(owner: str | None) -> str:
 
 def add_advice(topics: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return whole topics with ``ask_first``."""
-    findings, about = [one.findings[0] for one in topics], [one.about for one in topics]
+    findings, about = [one.finding for one in topics], [one.about for one in topics]
     verdicts = np.array([finding.verdict for finding in findings], dtype=np.str_)
     copies = [one.replica_of is not None and one.replica_state != ReplicaState.SOURCE_DEAD_TOO for one in about]
     over = are_over(

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report.model import CHART_DAYS, DRAWN, Day, JudgedStream
+from spark_rollups.report.model import CHART_DAYS, DRAWN, Day, Entry, TopicKey
 
 _REVIVALS = 1000
 """Number of revivals for which the first advance is looked up."""
@@ -20,19 +20,14 @@ _REVIVALS = 1000
 _DAY_HOURS = 24
 
 
-class _Key(NamedTuple):
-    cluster: str
-    topic: str
-    topic_id: str | None
-    partition: int | None
-
-
+_KEY = (*TopicKey._fields, "partition")
+_Key = tuple[str, str, str | None, int | None]
 _Days = Mapping[date, Mapping[str, Any]]
 
 
 def add_history(
-    judged: Sequence[JudgedStream], daily: DataFrame, days_seen: Mapping[str, set[date]], as_of: datetime
-) -> list[JudgedStream]:
+    judged: Sequence[Entry], daily: DataFrame, days_seen: Mapping[str, set[date]], as_of: datetime
+) -> list[Entry]:
     """Add charts to what needs action, and to each revival the first advance after the silence."""
     alarming = [row for row in judged if row.finding.verdict in (Verdict.DEAD, Verdict.SUSPECT)]
     drawn = {_key(row) for row in sorted(alarming, key=_rank)[:DRAWN]}
@@ -54,31 +49,31 @@ def add_history(
             finding = replace(finding, revival=replace(finding.revival, advanced_at=min(later, default=None)))
         if key in drawn:
             begin = date.max if finding.history_start is None else finding.history_start.date()
-            seen = {day for day in days_seen.get(key.cluster, set()) if day >= begin}
+            seen = {day for day in days_seen.get(row.cluster, set()) if day >= begin}
             finding = replace(finding, days=chart_of(days[key], seen, as_of))
-        charted.append(replace(row, finding=finding))
+        charted.append(replace(row, findings=(finding,)))
     return charted
 
 
-def _key(row: JudgedStream) -> _Key:
-    return _Key(*row.key, row.finding.partition)
+def _key(row: Entry) -> _Key:
+    return (*row.key, row.finding.partition)
 
 
-def _rank(row: JudgedStream) -> tuple[bool, float, str]:
+def _rank(row: Entry) -> tuple[bool, float, str]:
     since = row.finding.expected_by
     return (row.finding.partition is not None, 0.0 if since is None else -since.timestamp(), str(row.key))
 
 
 def _days(daily: DataFrame, keys: set[_Key], since: date) -> Mapping[_Key, _Days]:
     """Return the days of streams, and few others: a list of names is pushed down to the files, a join is not."""
-    numbers = sorted({key.partition for key in keys if key.partition is not None})
-    chosen = F.col("topic").isin(sorted({key.topic for key in keys}))
+    numbers = sorted({partition for *_, partition in keys if partition is not None})
+    chosen = F.col("topic").isin(sorted({topic for _, topic, *_ in keys}))
     chosen &= F.col("partition").isNull() | F.col("partition").isin(numbers)
     columns = ("date", "active", "counted", "records", "first_ms", "hour_records")
-    rows = daily.where((F.col("date") >= F.lit(since)) & chosen).select(*_Key._fields, *columns)
+    rows = daily.where((F.col("date") >= F.lit(since)) & chosen).select(*_KEY, *columns)
     found: dict[_Key, dict[date, Any]] = defaultdict(dict)
     for row in rows.toArrow().to_pylist():
-        found[_Key(*(row[name] for name in _Key._fields))][row["date"]] = row
+        found[row["cluster"], row["topic"], row["topic_id"], row["partition"]][row["date"]] = row
     return found
 
 

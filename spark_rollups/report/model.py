@@ -14,7 +14,7 @@ from typing import NamedTuple
 from exporter.domain.groups.readers import Readership
 from exporter.domain.links import Links
 
-REPORT_VERSION = 4
+REPORT_VERSION = 5
 """Version of the JSON form; raised when a field changes its meaning or goes."""
 
 WEEK = timedelta(days=7)
@@ -29,6 +29,14 @@ NO_LINKS = Links()
 
 ACTION = ("newly-dead", "suspect", "still-dead")
 """The sections of what needs action."""
+
+
+class TopicKey(NamedTuple):
+    """One life of a topic: a topic that was deleted and made again has another ``topic_id``."""
+
+    cluster: str
+    topic: str
+    topic_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,7 @@ class StreamFinding:
     days: tuple[Day, ...] | None = None
     """Its last days, oldest first, of the first findings that need action."""
     revival: Revival | None = None
+    dead_a_week_ago: bool = False
 
     @property
     def overdue_since(self) -> datetime | None:
@@ -130,7 +139,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One topic in a section or list.
+    """One topic in a section or list, or one judged row of it.
 
     ``findings`` is either the topic itself (one finding without a partition), which represents its partitions, or
     those of its partitions that belong here while the topic as a whole does not. ``ask_first`` says why a topic may be
@@ -148,9 +157,19 @@ class Entry:
     ask_first: str | None = None
 
     @property
+    def key(self) -> TopicKey:
+        """Which topic it is."""
+        return TopicKey(self.cluster, self.topic, self.topic_id)
+
+    @property
+    def finding(self) -> StreamFinding:
+        """Its only finding, or the first."""
+        return self.findings[0]
+
+    @property
     def is_topic(self) -> bool:
         """Whether the entry is the topic as a whole."""
-        return self.findings[0].partition is None
+        return self.finding.partition is None
 
     @property
     def partition_numbers(self) -> tuple[int, ...]:
@@ -309,44 +328,22 @@ class Report:
         return next(section for section in self.sections if section.key == key)
 
 
-class TopicKey(NamedTuple):
-    """One life of a topic: a topic that was deleted and made again has another ``topic_id``."""
-
-    cluster: str
-    topic: str
-    topic_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedStream:
-    """One row of the verdicts; ``partitions`` and ``partitions_live`` are those of its topic."""
-
-    key: TopicKey
-    finding: StreamFinding
-    partitions: int
-    partitions_live: int
-    dead_a_week_ago: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Everything the report needs.
 
-    ``judged`` holds all topic rows, and the partition rows that their topic does not represent: neither ``live`` nor
-    ``quiet``, or unreadable, or revived. ``gone`` are topics dead in the verdicts of ``week_ago_as_of`` that are no
-    longer judged. ``asked_for`` is the moment for which the report was asked, ``first_as_of`` that of the oldest
-    verdicts. ``week_ago`` has the verdict of each topic in those of ``week_ago_as_of``. ``drops`` and ``alarms`` are
-    sentences.
+    ``judged`` holds all topics, and the partitions that their topic does not represent, each with one finding: neither
+    ``live`` nor ``quiet``, or unreadable, or revived. ``week_ago`` are all topics in the verdicts of
+    ``week_ago_as_of``. ``asked_for`` is the moment for which the report was asked, ``first_as_of`` that of the oldest
+    verdicts. ``drops`` and ``alarms`` are sentences.
     """
 
     as_of: datetime
     asked_for: datetime | None = None
     first_as_of: datetime | None = None
     week_ago_as_of: datetime | None = None
-    judged: tuple[JudgedStream, ...] = ()
-    gone: tuple[JudgedStream, ...] = ()
-    week_ago: Mapping[TopicKey, str] | None = None
-    about: Mapping[TopicKey, TopicFacts] = field(default_factory=dict)
+    judged: tuple[Entry, ...] = ()
+    week_ago: tuple[Entry, ...] | None = None
     incidents: tuple[HeldIncident, ...] = ()
     coverage: tuple[ClusterCoverage, ...] = ()
     drops: tuple[str, ...] = ()
@@ -356,7 +353,3 @@ class Facts:
     def compared_late(self) -> bool:
         """Whether the newest verdicts of a week ago or before are older than the week: the rollup had stopped."""
         return self.week_ago_as_of is not None and self.as_of - self.week_ago_as_of > WEEK + timedelta(days=1)
-
-    def of(self, key: TopicKey) -> TopicFacts:
-        """Return what is known around a topic."""
-        return self.about.get(key) or TopicFacts()

@@ -96,7 +96,7 @@ def _context(report: Report) -> dict[str, Any]:
         "meanings": wording.VERDICT_MEANINGS,
         "clusters": [tally.cluster for tally in report.tallies],
         "live": [
-            topic for topic in report.topics if topic.findings[0].verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)
+            topic for topic in report.topics if topic.finding.verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)
         ],
         "to_do": list_actions(report),
         "moment": lambda when: wording.moment(when, zone),
@@ -126,7 +126,7 @@ def _action(part: Report) -> list[tuple[ReportSection, Entry]]:
 
 def _topics_in(part: Report) -> int:
     """Return of how many topics anything needs action: partitions that died in different weeks are several entries."""
-    return len({(entry.cluster, entry.topic, entry.topic_id) for _, entry in _action(part)})
+    return len({entry.key for _, entry in _action(part)})
 
 
 def _scope(entry: Entry) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -23,9 +24,9 @@ from spark_rollups.report.coverage import read_coverage, read_drops
 from spark_rollups.report.model import (
     REVIVAL_SPAN,
     WEEK,
+    Entry,
     Facts,
     HeldIncident,
-    JudgedStream,
     Revival,
     StreamFinding,
     TopicKey,
@@ -41,7 +42,8 @@ _OF_FINDING = (
     *("dead_since", "polled_from"),
 )
 """The columns of the verdicts that a finding has."""
-_COLUMNS = (*TopicKey._fields, *_OF_FINDING, "partitions", "partitions_live")
+_OF_TOPIC = (*TopicKey._fields, "partitions", "partitions_live")
+_COLUMNS = (*_OF_TOPIC, *_OF_FINDING)
 
 _Row = dict[str, Any]
 
@@ -71,20 +73,18 @@ def read_facts(
     week_ago_as_of = max((run for run in runs if run <= as_of - WEEK), default=None)
     judged = _judged(verdicts, as_of, week_ago_as_of)
     earlier = _earlier(verdicts, week_ago_as_of, as_of)
-    then = {row.key: row for row in _topics_at(earlier, week_ago_as_of)}
-    clusters = {key.cluster for key in (*then, *(row.key for row in judged))}
+    then = list(_topics_at(earlier, week_ago_as_of))
+    clusters = {row.cluster for row in (*then, *judged)}
     seen = read_coverage(tables.read("coverage"), as_of, clusters)
     judged = add_history(judged, tables.read("daily"), seen.days_seen, as_of)
-    now = {row.key for row in judged}
-    gone = [row for key, row in then.items() if row.finding.verdict in _DEAD and key not in now]
+    keys = {row.key for row in (*then, *judged)}
+    about = read_topic_facts(tables.read("relations"), tables.read("inventory"), keys, as_of)
     return Facts(
         as_of=as_of,
         first_as_of=runs[0] if runs else None,
         week_ago_as_of=week_ago_as_of,
-        judged=tuple(judged),
-        gone=tuple(gone),
-        week_ago=None if week_ago_as_of is None else {key: row.finding.verdict for key, row in then.items()},
-        about=read_topic_facts(tables.read("relations"), tables.read("inventory"), now | then.keys(), as_of),
+        judged=tuple(replace(row, about=about[row.key]) for row in judged),
+        week_ago=None if week_ago_as_of is None else tuple(replace(row, about=about[row.key]) for row in then),
         incidents=_incidents(earlier, [run for run in runs if run > as_of - WEEK]),
         coverage=seen.clusters,
         drops=read_drops(tables.read("drops"), as_of) if tables.exists("drops") else (),
@@ -103,7 +103,7 @@ def _runs(verdicts: DataFrame, until: datetime | None) -> list[datetime]:
     return sorted(row["as_of"] for row in _collected(verdicts.select("as_of").distinct()))
 
 
-def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> list[JudgedStream]:
+def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> list[Entry]:
     recent = (F.col("as_of") >= F.lit(as_of - REVIVAL_SPAN)) & (F.col("as_of") < F.lit(as_of))
     then = F.lit(False) if week_ago is None else F.col("as_of") == F.lit(week_ago)
     dead_before = (
@@ -136,22 +136,17 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
     reported = rows.where(whole | (news & ~spoken_for)).select(
         *_COLUMNS,
         "revived",
-        F.coalesce("dead_then", F.lit(False)).alias("dead_then"),
+        F.coalesce("dead_then", F.lit(False)).alias("dead_a_week_ago"),
         F.col("was.last_advance").alias("was_last_advance"),
         F.col("was.expected_by").alias("was_expected_by"),
     )
-    return [_stream(row) for row in _collected(reported)]
+    return [_entry(row) for row in _collected(reported)]
 
 
-def _stream(row: _Row) -> JudgedStream:
+def _entry(row: _Row) -> Entry:
     revival = Revival(row["was_last_advance"], row["was_expected_by"], None) if row["revived"] else None
-    return JudgedStream(
-        key=TopicKey(*(row[name] for name in TopicKey._fields)),
-        finding=StreamFinding(**{name: row[name] for name in _OF_FINDING}, revival=revival),
-        partitions=row["partitions"],
-        partitions_live=row["partitions_live"],
-        dead_a_week_ago=row["dead_then"],
-    )
+    finding = StreamFinding(**{name: row[name] for name in (*_OF_FINDING, "dead_a_week_ago")}, revival=revival)
+    return Entry(**{name: row[name] for name in _OF_TOPIC}, findings=(finding,))
 
 
 def _earlier(verdicts: DataFrame, week_ago: datetime | None, as_of: datetime) -> list[_Row]:
@@ -166,14 +161,12 @@ def _earlier(verdicts: DataFrame, week_ago: datetime | None, as_of: datetime) ->
     )
 
 
-def _topics_at(earlier: Sequence[_Row], at: datetime | None) -> Iterator[JudgedStream]:
+def _topics_at(earlier: Sequence[_Row], at: datetime | None) -> Iterator[Entry]:
     for row in earlier:
         for topic in row["topics"] if row["as_of"] == at else ():
             columns = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
             finding = StreamFinding(partition=None, verdict=row["verdict"], **columns)
-            yield JudgedStream(
-                TopicKey(row["cluster"], topic["topic"], topic["topic_id"]), finding, topic["partitions"], 0
-            )
+            yield Entry(row["cluster"], topic["topic"], topic["topic_id"], topic["partitions"], 0, (finding,))
 
 
 def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[HeldIncident, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from exporter.domain import formatting
 from exporter.domain.formatting import duration, plural
-from exporter.domain.judging.readers_and_copies import readers_line
+from exporter.domain.judging.evidence import describe_readers
 from exporter.domain.scoring.calibration import describe_rate, format_rate
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.model import TopicFacts
@@ -92,7 +92,7 @@ def readers(about: TopicFacts) -> str:
     of = about.readership
     if of is None:
         return "readers not known"
-    found = readers_line(of, silent=True)
+    found = describe_readers(of, silent=True)
     if not about.readers:
         return found
     names = [visible(name) for name in about.readers[:_NAMED_READERS]]

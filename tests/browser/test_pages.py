@@ -13,7 +13,6 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect
 
 from exporter.collectors.poller import Poller
-from exporter.domain.expectations.table import table_of
 from exporter.domain.formatting import duration, moment
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.links import Links
@@ -24,6 +23,7 @@ from exporter.state.monitor import Monitor
 from exporter.web.server import WebServer
 from tests.browser.contrast import contrasts_of
 from tests.groups import groups_of, positions_of
+from tests.judging import table_of
 from tests.lookup_answers import Answer
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.readings import ManualClock, TableSource

@@ -26,6 +26,7 @@ from tests.demo.jars import DemoError
 from tests.demo.lifeline import Lifeline
 from tests.demo.scenario import OWNERS, TOPICS, partitions
 from tests.demo.traffic import LiveTraffic, commit_groups, make_topics, write_history
+from tests.judging import rows_of
 from tests.programs import ROOT, cache_folder
 
 EXPORTER_TIMEOUT = 60.0
@@ -262,7 +263,7 @@ def _published(history: Path) -> Mapping[Key, Verdict]:
         raise DemoError(
             f"the rollup published nothing in {expectations.folder}: {expectations.problem or 'no current.json'}"
         )
-    rows = expectations.published.rows.values()
+    rows = rows_of(expectations.published.rows)
     return {(row.topic, row.partition): Verdict(row.verdict) for row in rows if row.cluster == CLUSTER}
 
 

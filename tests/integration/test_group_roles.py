@@ -15,9 +15,8 @@ from exporter.clock import SystemClock
 from exporter.commands.explanation import explain
 from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
-from exporter.domain.judging.detection import Judgement
-from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.judging.subject_facts import record_subject
+from exporter.domain.judging.current_facts import describe_verdict, make_record
+from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from exporter.domain.verdicts import Verdict
 from exporter.kafka.source import KafkaSource
@@ -35,12 +34,12 @@ ASSIGNED, LEFT, GONE = GroupRole.ASSIGNED, GroupRole.COMMITTED, GroupRole.GONE
 def lines_of(sweep: GroupSweep, topic: str) -> list[str]:
     """What ``explain`` shows of the groups of a topic."""
     labels = ("read by", "left by", "committed", " " * 13)
-    record = record_subject(
+    record = make_record(
         "test",
-        JudgedSubject(Judgement(Verdict.LEARNING), seen=SubjectNow(topic=topic)),
-        0.0,
-        {},
+        topic,
         None,
+        as_of=0.0,
+        **describe_verdict(StreamFacts(as_of=0.0, topic=topic, verdict=Verdict.LEARNING)),
         groups=[one._asdict() for one in groups_in(sweep, topic)],
         all_groups_known=bool(find_readers(sweep, [topic]).known[0]),
         groups_unknown=why_unknown(sweep, topic),

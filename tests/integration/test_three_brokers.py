@@ -17,7 +17,7 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.judging.detection import Detector, overrule
+from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.readings import ANSWERED, Reason, State, TopicPartition, reason_of_code
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
@@ -33,6 +33,7 @@ from tests.integration.conftest import NEWEST
 from tests.integration.serving import rows_of
 from tests.integration.sweeping import Swept, commit
 from tests.integration.watch import UNREACHED, Watch, advanced, seen, watching
+from tests.judging import overrule
 from tests.lookup_answers import Answer
 from tests.snapshots import silence_of
 from tests.times import led, objects, tier_of

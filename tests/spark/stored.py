@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from tests.delta import active_hours, table_size
+from tests.judging import rows_of
 from tests.programs import as_options
 from tests.s3 import BUCKET, S3Server
 from tests.spark.conftest import QUICK
@@ -143,7 +144,7 @@ def require_whole(server: S3Server, name: str) -> None:
     assert expectations.published is not None
     last = Verdict.LIVE, at(DAYS) - HOUR
     found = {
-        (row.topic, row.partition): (row.verdict, row.last_advance) for row in expectations.published.rows.values()
+        (row.topic, row.partition): (row.verdict, row.last_advance) for row in rows_of(expectations.published.rows)
     }
     assert found == {("orders", None): last, ("orders", 0): last, ("orders", 1): last}, found
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 
-from exporter.domain.judging.detection import judge
 from exporter.domain.learning.drops import Drop
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.polls.silence import Silence
@@ -23,6 +22,7 @@ from spark_rollups.learning import DAYS, LEARNED, learn_batch, week_of
 from spark_rollups.publish import publish
 from spark_rollups.schemas import BASELINES
 from spark_rollups.verdicts import JUDGED, Rule, hold_incidents, judge_batch
+from tests.judging import judge, rows_in
 from tests.spark.polls import Settings, run_exporter
 from tests.spark.spool_days import SpoolDays, fold, struct_tables
 from tests.spark.story import DAY, HOUR, World, at, every, moment
@@ -81,7 +81,7 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
         known = Expectations(tmp_path)
         assert known.refresh(), known.problem
         assert known.published is not None
-        row = known.published.rows["prod", "legacy", None]
+        row = rows_in(known.published.rows)["prod", "legacy", None]
         assert row.last_advance is not None
         return found.where("topic = 'legacy' and partition is null").collect()[0], judge(
             Silence(row.last_advance, at(day), known=True), row, at(day)

@@ -15,9 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.history.rows import Relation
-from exporter.domain.judging.detection import judge
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import Accepted
@@ -29,6 +27,7 @@ from spark_rollups.calibration import calibrate
 from spark_rollups.tables import Tables
 from spark_rollups.upkeep import note
 from tests.delta import Row, rows_of
+from tests.judging import judge, rows_in, set_of
 from tests.snapshots import silence_of
 from tests.spark.disturbed import large_history, lose_commits
 from tests.spark.judged import (
@@ -162,7 +161,7 @@ def test_topics_of_one_name_in_two_clusters_are_judged_each_by_its_own(judged: J
     assert published.published is not None
     for cluster, rows in ((CLUSTER, judged.at_end), ("mirror", judged.of_others["mirror"])):
         published_verdicts = {
-            key[1:]: row.verdict for key, row in published.published.rows.items() if key[0] == cluster
+            key[1:]: row.verdict for key, row in rows_in(published.published.rows).items() if key[0] == cluster
         }
         assert published_verdicts == {key: row.verdict for key, row in rows.items()}
 
@@ -223,20 +222,19 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
     expectations = Expectations(judged.history)
     assert expectations.refresh()
     assert expectations.published is not None
-    assert not ExpectationSet(expectations.published.rows.values()).faults, (
-        "what promises nothing is no impossible value"
-    )
+    published = rows_in(expectations.published.rows)
+    assert not set_of(published.values()).faulty, "what promises nothing is no impossible value"
     for cluster, rows in ((CLUSTER, judged.at_end), ("fast", judged.of_others["fast"])):
         silences: dict[str, list[Silence | None]] = {}
         for (topic, partition), row in rows.items():
             if partition is not None:
                 until = row.observed_until.astimezone(UTC).timestamp()
                 seen = Activity(last_good_poll=until, silent_since=until, end_offset=row.end_offset)
-                expectation = expectations.published.rows[cluster, topic, partition]
+                expectation = published[cluster, topic, partition]
                 silences.setdefault(topic, []).append(silence_of(Reading(State(row.state), seen), expectation))
         for (topic, partition), row in rows.items():
             silence = union(silences[topic]) if partition is None else silences[topic][partition]
-            judgement = judge(silence, expectations.published.rows[cluster, topic, partition], at(END))
+            judgement = judge(silence, published[cluster, topic, partition], at(END))
             assert judgement.verdict == row.verdict, row.evidence
             if row.silence_score is not None:
                 assert judgement.score == pytest.approx(row.silence_score)
@@ -264,7 +262,7 @@ def test_the_holidays_of_a_calendar_are_published(judged: Judged) -> None:
     """With the name of each that the present silence may meet."""
     published = Expectations(judged.history)
     assert published.refresh() and published.published is not None
-    rests = published.published.rows[CLUSTER, "office", None].rests
+    rests = rows_in(published.published.rows)[CLUSTER, "office", None].rests
     assert rests and [one.why for one in rests] == ["second day, fair"]
 
 
@@ -274,7 +272,7 @@ def test_what_was_learned_of_a_topic_with_an_override_is_published(judged: Judge
     assert (shown.rule, shown.max_silence_seconds) == ("override", None)
     published = Expectations(judged.history)
     assert published.refresh() and published.published is not None
-    promised, free = (published.published.rows["mirror", topic, None] for topic in ("scratch", "legacy"))
+    promised, free = (rows_in(published.published.rows)["mirror", topic, None] for topic in ("scratch", "legacy"))
     assert (promised.rule, promised.verdict) == ("traffic-clock", Verdict.RETIRED)
     assert promised.max_silence_seconds == free.max_silence_seconds
 

@@ -20,6 +20,7 @@ from spark_rollups import job
 from spark_rollups.frames import KEEPS_TABLES
 from spark_rollups.jars import DELTA, S3, read_locks
 from spark_rollups.session import cache_folder
+from tests.judging import rows_of
 from tests.programs import as_options
 from tests.spark.conftest import JAVA, QUICK, RAW_FILES
 from tests.spark.stored import only_stages
@@ -72,7 +73,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     expectations = Expectations(history)
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
-    assert Verdict.RETIRED in {row.verdict for row in expectations.published.rows.values()}
+    assert Verdict.RETIRED in {row.verdict for row in rows_of(expectations.published.rows)}
 
 
 def test_a_small_fleet_that_polls_for_two_weeks_is_still_small(tmp_path: Path) -> None:

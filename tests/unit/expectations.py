@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Expectation
 from spark_rollups.schemas import EXPECTATIONS
+from tests.judging import facts_of
 from tests.pointer import point_to
 
 HOUR = 3600.0
@@ -59,6 +61,17 @@ _COMMON: dict[str, object] = {
 _MOMENTS = ("as_of", "last_advance", "polled_from", "history_start", "largest_silence_end")
 
 
+def _explaining(row: Expectation) -> Mapping[str, Any]:
+    """Return what a rollup publishes beside an expectation of a stream that is silent until its moment."""
+    last = row.last_advance
+    silence = None if last is None else Silence(last, max(last, row.as_of), known=True)
+    facts = facts_of(row, silence, row.as_of)
+    moments = {"observed_until": facts.observed_until, "suspect_from": facts.suspect_from}
+    moments["expected_by"] = facts.expected_by
+    found = {name: None if at is None else datetime.fromtimestamp(at, UTC) for name, at in moments.items()}
+    return {**found, "missed_slots": facts.missed_slots, "silence_score": facts.silence_score}
+
+
 def publish(history: Path, *rows: Expectation, **further: object) -> None:
     """Write expectations as the rollup does, with further columns that are the same in every row.
 
@@ -72,7 +85,7 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
             name: None if at is None else datetime.fromtimestamp(at, UTC)
             for name, at in ((name, getattr(row, name)) for name in _MOMENTS)
         }
-        records.append({**asdict(row), **times, "schema_version": 1, **further})
+        records.append({**asdict(row), **times, **_explaining(row), "schema_version": 1, **further})
     schema = to_arrow_schema(EXPECTATIONS, timezone="UTC")
     pq.write_table(pa.Table.from_pylist(records, schema), target / "part-0.parquet")
     point_to(target, rows[0].as_of if rows else MONDAY)

@@ -13,7 +13,6 @@ import pytest
 
 from exporter.app import once
 from exporter.collectors.poller import Poller
-from exporter.domain.expectations.table import table_of
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
@@ -23,6 +22,7 @@ from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 from exporter.state.cluster import Rhythm
 from tests.demo.broker import free_port
+from tests.judging import table_of
 from tests.monitors import monitor_of
 from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.judging.detection import Detector, judge
+from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Expectation, Verdict
+from tests.judging import judge, set_of
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, by_clock, by_wall
@@ -176,8 +176,8 @@ def test_a_start_of_the_exporter_brings_no_news_at_once(published: str, expected
 )
 def test_an_impossible_value_promises_nothing_and_is_counted(broken: Expectation) -> None:
     """Whatever stands in the file: the row is learning, its neighbours are judged, and the fault is named."""
-    promises = ExpectationSet([broken, replace(OFFICE, partition=1), replace(PROMISE, partition=2)])
-    assert promises.faults.total() == 1
+    promises = set_of([broken, replace(OFFICE, partition=1), replace(PROMISE, partition=2)])
+    assert promises.faulty == 1
     silence = Silence(MONDAY, MONDAY + 9 * DAY, known=True)
     judgement = judge(silence, broken, now=MONDAY + 9 * DAY)
     assert (judgement.verdict, judgement.expected_by, judgement.score) == (Verdict.LEARNING, None, None)

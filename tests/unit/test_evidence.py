@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from exporter.domain.judging.evidence import EvidenceFacts, evidence
+from exporter.domain.judging.evidence import evidence
+from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.polls.readings import State
@@ -32,7 +33,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     period: timedelta | None = None,
     observed: timedelta | None = None,
     schedule: Schedule | None = None,
-) -> EvidenceFacts:
+) -> StreamFacts:
     """One verdict row: so long silent at the last look, which was ``look_age`` ago; (all, live, learning)."""
     until = AS_OF - look_age
     last = None if silent is None else until - silent
@@ -44,7 +45,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     def timestamp(at: datetime | None) -> float | None:
         return None if at is None else at.timestamp()
 
-    return EvidenceFacts(
+    return StreamFacts(
         as_of=AS_OF.timestamp(),
         topic="orders",
         partition=None if partitions[0] > 1 else 0,
@@ -54,7 +55,6 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
         last_advance=timestamp(last),
         observed_until=timestamp(until),
         unreadable_since=None if unreadable is None else timestamp(AS_OF - unreadable),
-        silence_seconds=None if silent is None else silent.total_seconds(),
         active_slots=slots,
         history_start=None if monday is None else timestamp(monday - span),
         weeks=weeks,
@@ -102,7 +102,7 @@ RESTS = (
 )
 """A Monday in Perth, as far as it is Sunday in UTC, and the whole Monday in UTC."""
 
-ROWS: dict[str, EvidenceFacts] = {
+ROWS: dict[str, StreamFacts] = {
     "live": row(Verdict.LIVE, silent=HOUR / 5, partitions=(12, 12, 0)),
     "live, this minute": row(Verdict.LIVE, silent=timedelta(seconds=20), largest=0),
     "quiet": row(Verdict.QUIET, silent=2 * HOUR, partitions=(12, 9, 2), span=20 * DAY),

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.domain.groups.readers import Readership
-from exporter.domain.judging.detection import Judgement, judge
-from exporter.domain.judging.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
+from exporter.domain.verdicts import TopicOverride, Verdict
+from tests.judging import Judgement, line
 from tests.unit.expectations import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
 
 KNOWN = {
@@ -29,15 +28,10 @@ BUSY = by_clock([1.0] * 168, partition=None, as_of=LAST, last_advance=LAST, **KN
 """Suspect once it missed e hours, dead past e^2."""
 
 
-def line(row: Expectation | None, silence: Silence, now: float, seen: SubjectNow = NOTHING) -> str:
-    """Return the line of a silence that the exporter judges now."""
-    return evidence_now(JudgedSubject(judge(silence, row, now), row, seen=replace(seen, silence=silence)), now)
-
-
 def test_a_death_between_rollups_is_explained_with_all_that_it_rests_on() -> None:
     """The longest silence, the missed hours, the limit and the siblings, as a rollup would show them."""
-    seen = SubjectNow(topic="orders", partitions=(3, 1, 0), readers=Readership(2))
-    assert line(BUSY, Silence(LAST, LAST + 9 * HOUR, known=True), LAST + 9 * HOUR, seen) == (
+    silence = Silence(LAST, LAST + 9 * HOUR, known=True)
+    assert line(BUSY, silence, LAST + 9 * HOUR, partitions=3, partitions_live=1, readers=Readership(2)) == (
         f"silent 9 h (since Tue 2026-03-03 10:00 UTC); {BASELINE}, missed 8.0 active hours, before at most 1.5; "
         "dead since 18:23 UTC; 1 of 3 partitions of orders live; 2 consumer groups still read it"
     )
@@ -55,8 +49,9 @@ def test_a_death_between_rollups_is_explained_with_all_that_it_rests_on() -> Non
 )
 def test_groups_that_only_committed_are_no_readers(readers: Readership | None, read: str) -> None:
     """They are named apart, as a rollup does; nothing is said where readers are unknown."""
-    seen = SubjectNow(topic="orders", partitions=(3, 1, 0), readers=readers)
-    assert line(BUSY, Silence(LAST, LAST + 9 * HOUR, known=True), LAST + 9 * HOUR, seen).endswith(read)
+    silence = Silence(LAST, LAST + 9 * HOUR, known=True)
+    text = line(BUSY, silence, LAST + 9 * HOUR, partitions=3, partitions_live=1, readers=readers)
+    assert text.endswith(read)
 
 
 def test_a_living_topic_has_its_limit_ahead_whenever_it_was_published() -> None:
@@ -106,7 +101,7 @@ def test_an_unknown_last_advance_is_described_by_what_is_known_of_it(
     silence: Silence, state: State, beginning: str
 ) -> None:
     """Between two looks, before the first one, or never."""
-    assert line(None, silence, LAST + HOUR, SubjectNow(state=state)).startswith(beginning)
+    assert line(None, silence, LAST + HOUR, state=state).startswith(beginning)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +127,10 @@ def test_an_unknown_last_advance_is_described_by_what_is_known_of_it(
 def test_what_is_held_says_why(silence: Silence, cause: str) -> None:
     """Too few polls since the start, too few good ones, or none of late; an incident with the limit that it passed."""
     held, now = Judgement(Verdict.HELD, LAST), LAST + 9 * HOUR
-    assert cause in evidence_now(JudgedSubject(held, BUSY, seen=SubjectNow(silence=silence)), now)
+    assert cause in line(BUSY, silence, now, judgement=held)
     incident = Incident(("bills", "orders"), 30, LAST, LAST + HOUR)
-    held = judge(Silence(LAST, now, known=True), BUSY, now)._replace(verdict=Verdict.HELD)
-    text = evidence_now(JudgedSubject(held, BUSY, incident, SubjectNow(silence=Silence(LAST, now, known=True))), now)
+    silence = Silence(LAST, now, known=True)
+    text = line(BUSY, silence, now, judgement=held, incident=incident)
     assert "; suspect since 13:43 UTC; held: 2 of 30 topics fell silent together between " in text
 
 
@@ -159,5 +154,5 @@ def test_a_young_topic_says_what_it_lacks_whenever_it_last_advanced() -> None:
 def test_the_configuration_is_named_where_it_decides() -> None:
     """With its limit, in place of what was learned."""
     silence, override = Silence(LAST, LAST + 3 * HOUR, known=True), TopicOverride("orders", max_silence_seconds=HOUR)
-    text = line(BUSY, silence, LAST + 3 * HOUR, SubjectNow(override=override))
+    text = line(BUSY, silence, LAST + 3 * HOUR, override=override)
     assert text == "silent 3 h (since Tue 2026-03-03 10:00 UTC); dead past 1 h, as the configuration says of orders"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.polls.layout import Layout
 from exporter.domain.verdicts import Expectation
+from tests.judging import rows_in, set_of
 from tests.unit.expectations import by_wall
 
 
@@ -18,13 +18,15 @@ def test_rows_of_a_layout_are_those_that_are_asked_for_one_by_one() -> None:
         for topic in range(0, 90, 2)
         for number in (None, *range(drawn.randrange(5)))
     ]
-    promised = ExpectationSet(rows)
+    promised = set_of(rows)
     layout = Layout.of({f"topic-{topic:03}": range(drawn.randrange(7)) for topic in range(0, 120, 3)})
     ids = [drawn.choice([None, "new", "unseen"]) for _ in layout.topics]
     of_partitions, of_topics = promised.rows_of(layout, ids)
 
+    numbers = {key[1:]: row for row, key in enumerate(rows_in(promised.table))}
+
     def row_of(topic: str, partition: int | None, topic_id: str | None) -> int:
-        row = promised.table.find(topic, partition)
+        row = numbers.get((topic, partition), -1)
         known = None if row < 0 else promised.table.row(row).topic_id
         return row if None in (topic_id, known) or known == topic_id else -1
 

@@ -17,17 +17,24 @@ from exporter.commands.explanation import explain
 from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag
 from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.detection import Judgement, judge
-from exporter.domain.judging.evidence_now import JudgedSubject, SubjectNow
-from exporter.domain.judging.subject_facts import describe_config, describe_copy, describe_expectation, record_subject
+from exporter.domain.judging.current_facts import (
+    describe_config,
+    describe_copy,
+    describe_expectation,
+    describe_override,
+    describe_verdict,
+    make_record,
+    retired_from,
+)
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.replicas.comparison import NotCompared, ReplicaReading, ReplicaState
-from exporter.domain.verdicts import Expectation, Verdict
+from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.settings.schema import Settings
 from tests.groups import Group, GroupPartition, TimeLag, sweep_of
-from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish
+from tests.judging import Judgement, facts_of
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, publish
 
 NOW = MONDAY + DAY + 12 * HOUR
 OFFICE = [
@@ -71,17 +78,24 @@ def explained(history: Path, subject: str, cluster: str | None = None, **setting
     return out.getvalue()
 
 
-def lines_of(**facts: Any) -> list[str]:
+def lines_of(**known: Any) -> list[str]:
     """The lines about a topic of which these facts are known."""
-    silence, row, incident = (facts.pop(name, None) for name in ("silence", "expectation", "incident"))
-    judgement = facts.pop("judgement", None) or judge(silence, row, NOW)
-    partition, override = facts.pop("partition", None), facts.pop("override", None)
-    seen = SubjectNow(topic="orders", partition=partition, silence=silence, override=override)
-    until = None if silence is None else silence.until
-    in_force = facts.pop("in_force", True)
-    published = None if row is None else describe_expectation(row, facts.pop("published_at", None), in_force=in_force)
-    subject = JudgedSubject(judgement, row if in_force else None, incident, seen)
-    record = record_subject("prod", subject, NOW, facts.pop("partitions", {}), published, proved_until=until, **facts)
+    silence, row, judgement = (known.pop(name, None) for name in ("silence", "expectation", "judgement"))
+    facts = facts_of(row, silence, NOW, judgement=judgement, override=known.get("override"))
+    known["override"] = known.get("override") and describe_override(known["override"])
+    record = make_record(
+        "prod",
+        "orders",
+        known.pop("partition", None),
+        as_of=NOW,
+        **describe_verdict(facts),
+        suspect_from=facts.suspect_from,
+        retired_from=retired_from(facts.last_advance, facts.expected_by),
+        missed_slots=facts.missed_slots,
+        proved_until=None if silence is None else silence.until,
+        expectation=row and describe_expectation(row, None, in_force=True),
+        **known,
+    )
     return list(explain(record, "http://exporter:9797", NOW))
 
 
@@ -101,14 +115,14 @@ def test_a_topic_and_a_partition_are_explained_as_in_the_golden_file(
     golden("explain.txt", "\n".join(texts))
 
 
-def test_the_configuration_is_named_where_it_decides(tmp_path: Path) -> None:
+def test_the_configuration_is_named_where_it_decides() -> None:
     """With an override the limits are those of the configuration, and only it can change that."""
-    publish(tmp_path, office(0, 4))
-    text = explained(tmp_path, "orders:0", overrides=[{"topics": "ord.*", "max_silence": "2h"}])
-    assert "verdict       dead" in text
-    assert "by            the configuration (overrides), for ord.*: dead past 2 h" in text
-    assert "- (dead since Tue 2026-03-03 10:00 UTC)" in text
-    assert "- the configuration: it overrides all that was learned" in text
+    override = TopicOverride("ord.*", max_silence_seconds=2 * HOUR)
+    lines = lines_of(silence=Silence(NOW - 4 * HOUR, NOW, known=True), expectation=office(0, 4), override=override)
+    assert "verdict       dead" in lines
+    assert "by            the configuration (overrides), for ord.*: dead past 2 h" in lines
+    assert "  - (dead since Tue 2026-03-03 10:00 UTC)" in lines
+    assert "  - the configuration: it overrides all that was learned" in lines
 
 
 @pytest.mark.parametrize(
@@ -313,19 +327,6 @@ def test_what_was_held_as_of_the_rollup_stays_held(tmp_path: Path) -> None:
     assert "verdict       held" in text and f"evidence      {evidence}" in text
     assert "partitions    1 held" in text
     assert "verdict       held" in explained(tmp_path, "orders:0")
-
-
-def test_the_moments_of_a_partition_that_follows_its_topic_are_those_of_the_topic() -> None:
-    """As its verdict is."""
-    silence = Silence(NOW - 26 * HOUR, NOW, True)
-    topic, own = by_wall(partition=None, max_silence_seconds=DAY), by_wall(max_silence_seconds=40 * HOUR)
-    followed = JudgedSubject(judge(silence, topic, NOW), topic, seen=SubjectNow(topic="orders", silence=silence))
-    seen = SubjectNow(topic="orders", partition=0, silence=silence, with_topic=followed)
-    subject = JudgedSubject(followed.judgement, own, None, seen)
-    record = record_subject("prod", subject, NOW, {}, describe_expectation(own, None, in_force=True))
-    assert (record["verdict"], record["expected_by"]) == ("dead", NOW - 2 * HOUR)
-    assert record["retired_from"] == silence.since + 28 * DAY
-    assert record["evidence"].startswith("with its topic")
 
 
 @pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.judging.detection import Assessment, Detector, judge
-from exporter.domain.judging.evidence_now import JudgedSubject
+from exporter.domain.judging.current_facts import ClusterFacts
+from exporter.domain.judging.detection import Assessment, Detector
+from exporter.domain.judging.queries import Query, topics
 from exporter.domain.judging.rollup_verdicts import judge as judge_all
-from exporter.domain.judging.subject_facts import describe_judged
 from exporter.domain.learning.drops import MOST_DAYS, Drop, OngoingDrop
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
+from tests.judging import judge, rows_of, set_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.test_incidents import NOW, fleet
 from tests.unit.test_rollup_verdicts import objects, steady, streams
@@ -78,16 +78,16 @@ def test_by_the_wall_clock_too(hours: float, expected: Verdict) -> None:
 
 def test_a_drop_that_ends_before_it_began_is_a_fault_of_what_was_published() -> None:
     """Such a row promises nothing."""
-    found = ExpectationSet([replace(ALWAYS, falling=DROP._replace(until=0.0))])
-    assert found.faults == {"falling must end after it began": 1}
+    found = set_of([replace(ALWAYS, falling=DROP._replace(until=0.0))])
+    assert found.faulty == 1
 
 
 def assessed(silent: int, *, hours: float, falling: bool) -> Assessment:
     """Judge forty topics of which some fell silent together, most long ago, in a drop or without."""
     snapshot, known = fleet(silent, 40 - silent, hours=hours, partitions=2)
     drop = OngoingDrop(NOW - 2 * DAY, NOW + DAY, 12, 40) if falling else None
-    rows = [replace(row, falling=drop if row.topic.startswith("silent") else None) for row in known.table.values()]
-    return Detector(ExpectationSet(rows)).assess(snapshot, NOW)
+    rows = [replace(row, falling=drop if row.topic.startswith("silent") else None) for row in rows_of(known.table)]
+    return Detector(set_of(rows)).assess(snapshot, NOW)
 
 
 def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
@@ -97,9 +97,9 @@ def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
     (incident,) = found.incidents
     assert (incident.topics[0], len(incident.topics), incident.with_expectation) == ("silent-000", 12, 40)
     assert incident.name.startswith("drop-")
-    judgement = topics_in(found)["silent-003"].judgement
-    assert judgement.verdict is Verdict.HELD
-    record = describe_judged([JudgedSubject(judgement, incident=incident)], NOW)[0]
+    facts = ClusterFacts("prod", fleet(12, 28, hours=56.0, partitions=2)[0], found, None, NOW, in_force=True)
+    [record] = topics([facts], Query(topics=["silent-003"])).items
+    assert record["verdict"] == "held"
     assert record["incident"] == incident.name
     assert "12 of 40 topics that usually write then were silent or nearly so" in record["evidence"]
     assert "; without it dead since " in record["evidence"]

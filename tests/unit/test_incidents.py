@@ -13,6 +13,7 @@ from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
+from tests.judging import rows_of, set_of
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, by_clock, by_wall
@@ -41,7 +42,7 @@ def fleet(
             readings[TopicPartition(name, number)] = Reading(State.OBSERVED, activity, leader=number, latest=10)
     metadata = Metadata({}, {name: TopicInfo("id-1", infos) for name in names})
     rows = [replace(STEADY, topic=name, partition=number) for name in names for number in [None, *range(partitions)]]
-    return snapshot_of(readings, metadata=metadata, taken_at=NOW), ExpectationSet(rows)
+    return snapshot_of(readings, metadata=metadata, taken_at=NOW), set_of(rows)
 
 
 def silent_since(snapshot: Snapshot, since: Mapping[str, float], polled: float = NOW) -> Snapshot:
@@ -100,8 +101,8 @@ def test_what_is_noticed_counts_for_an_incident_before_it_crosses(slow: int, exp
     """Two fast topics are held where five slow ones, past a score of 1, fell silent with them; five are too few."""
     snapshot, promises = fleet(2 + slow, 93, hours=20.5)
     names = {f"silent-{number:03d}" for number in range(2, 2 + slow)}
-    rows = [replace(row, profile=[0.2] * 168) if row.topic in names else row for row in promises.table.values()]
-    assessment = Detector(ExpectationSet(rows)).assess(snapshot, NOW)
+    rows = [replace(row, profile=[0.2] * 168) if row.topic in names else row for row in rows_of(promises.table)]
+    assessment = Detector(set_of(rows)).assess(snapshot, NOW)
     found = {name: one.judgement.verdict for name, one in topics_in(assessment).items() if name.startswith("silent")}
     assert {name for name, verdict in found.items() if verdict is Verdict.QUIET} == names
     assert {verdict for name, verdict in found.items() if name not in names} == {expected}
@@ -117,11 +118,11 @@ def test_a_hold_lasts_through_hours_without_traffic() -> None:
     """Where the nights are empty, a day on the wall is less than a day of traffic: the hold waits for both."""
     snapshot, promises = fleet(20, 80, hours=80.0)
     office = [3.0 if hour in range(8, 16) and day < 5 else 0.0 for day in range(7) for hour in range(24)]
-    rows = [replace(row, profile=office) for row in promises.table.values()]
+    rows = [replace(row, profile=office) for row in rows_of(promises.table)]
     friday_night = MONDAY + 28 * DAY + 4 * DAY + 22 * HOUR
     since = dict.fromkeys(snapshot.metadata.topics, friday_night - 8 * HOUR)
     later = silent_since(snapshot, since, friday_night + 3 * DAY)
-    held = Detector(ExpectationSet(rows)).assess(later, friday_night + 3 * DAY)
+    held = Detector(set_of(rows)).assess(later, friday_night + 3 * DAY)
     assert verdicts(held) == {Verdict.HELD}
 
 
@@ -159,8 +160,8 @@ def test_on_a_holiday_topics_are_held_that_fell_silent_one_after_the_other(
 def test_topics_without_a_promise_and_overridden_ones_make_no_incident() -> None:
     """Only what is promised something can break it; what the configuration decides is not held."""
     snapshot, promises = fleet(20, 80, hours=20.5)
-    learning = ExpectationSet(
-        replace(row, profile=None) if row.topic.startswith("silent-") else row for row in promises.table.values()
+    learning = set_of(
+        replace(row, profile=None) if row.topic.startswith("silent-") else row for row in rows_of(promises.table)
     )
     assert Detector(learning).assess(snapshot, NOW).incidents == ()
     override = TopicOverride("silent-.*", max_silence_seconds=HOUR)
@@ -173,5 +174,5 @@ def test_by_the_wall_clock_a_topic_crosses_at_its_suspect_limit_for_a_day() -> N
     """Periodic topics belong to an incident too, from their suspect limit on and for a day."""
     for hours, expected in ((4.5, Verdict.HELD), (27.0, Verdict.HELD), (29.0, Verdict.DEAD)):
         snapshot, promises = fleet(20, 80, hours=hours)
-        walled = ExpectationSet(by_wall(topic=row.topic, partition=row.partition) for row in promises.table.values())
+        walled = set_of(by_wall(topic=row.topic, partition=row.partition) for row in rows_of(promises.table))
         assert verdicts(Detector(walled).assess(snapshot, NOW)) == {expected}

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.judging.detection import Detector, Judgement, overrule
+from exporter.domain.judging.detection import Detector
 from exporter.domain.overrides import Overrides
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import TopicOverride, Verdict
+from tests.judging import Judgement, judgement_in, overrule, set_of
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import HOUR, by_wall
 from tests.views import Activity, Reading
@@ -118,7 +118,7 @@ def test_each_override_judges_the_partitions_of_its_topics_alone() -> None:
             activity = Activity() if at is None else Activity(now, at, at, at, polls_good=10)
             state, reason = (State.UNREADABLE, Reason.TIMED_OUT) if at is None else (State.OBSERVED, None)
             found[TopicPartition(name, number)] = Reading(state, activity, 1, 0, 10, at, reason=reason)
-    expectations = ExpectationSet([by_wall(topic="free", partition=number) for number in range(len(hours))])
+    expectations = set_of([by_wall(topic="free", partition=number) for number in range(len(hours))])
     snapshot = snapshot_of(found, topics_of(found), taken_at=now)
     detector = Detector(expectations)
     judged, free = detector.assess(snapshot, now, overrides.get), detector.assess(snapshot, now)
@@ -126,14 +126,14 @@ def test_each_override_judges_the_partitions_of_its_topics_alone() -> None:
     seen = set()
     for row in range(len(judged.layout)):
         name = judged.layout.key(row).topic
-        judgement = judged.of_partitions.judgement(row)
+        judgement = judgement_in(judged.of_partitions, row)
         if name in overrides:
             assert judgement == overrule(judged.silences.silence(row), overrides[name], now)
             seen.add(judgement.verdict)
         else:
-            assert judgement == free.of_partitions.judgement(row)
+            assert judgement == judgement_in(free.of_partitions, row)
     for number, name in enumerate(judged.layout.topics):
-        silence = judged.silence_of(number, topic=True)
-        alone = overrule(silence, overrides[name], now) if name in overrides else free.of_topics.judgement(number)
-        assert judged.of_topics.judgement(number) == alone
+        silence = judged.silences.silence(len(judged.layout) + number)
+        alone = overrule(silence, overrides[name], now) if name in overrides else judgement_in(free.of_topics, number)
+        assert judgement_in(judged.of_topics, number) == alone
     assert seen == set(Verdict) - {Verdict.LATE, Verdict.HELD}

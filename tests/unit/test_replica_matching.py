@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from exporter.domain.judging.detection import Assessment, Judgements
-from exporter.domain.judging.incidents import Held
+from exporter.domain.judging.detection import Judgements
 from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
-from exporter.domain.polls.silence import Silences
 from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming, Pairing, find_faults
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
+from tests.snapshots import assessment_of, snapshot_of
 from tests.unit.readings import Replica, replica_readings, replica_table
 
 
@@ -123,10 +123,8 @@ def test_a_dead_source_excuses_only_what_is_in_step() -> None:
     verdicts = [VERDICT_CODES[judged.get((key.topic, key.partition), Verdict.DEAD)] for key in layout]
     unknown = np.full(len(layout), np.nan)
     of_partitions = Judgements(np.array(verdicts, dtype=np.int8), unknown, unknown, unknown)
-    nobody, rows = np.zeros((0, 0), dtype=np.int64), np.full(len(layout), -1, dtype=np.intp)
-    assessment = Assessment(
-        layout, of_partitions, of_partitions, unknown, nobody, nobody, Held(rows, rows, ()), Silences.of(()), rows > 0
-    )
+    snapshot = snapshot_of({}, {name: TopicInfo(None, {}) for name in layout.topics})
+    assessment = replace(assessment_of(snapshot), layout=layout, of_partitions=of_partitions)
     readings = {
         Replica(topic, "copy", number): ReplicaReading(before) for (topic, number), (_, before, _) in states.items()
     }

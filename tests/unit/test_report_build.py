@@ -22,9 +22,9 @@ from spark_rollups.report.folder import to_json
 from spark_rollups.report.model import (
     ClusterCoverage,
     CoverageGap,
+    Entry,
     Facts,
     HeldIncident,
-    JudgedStream,
     Report,
     Revival,
     StreamFinding,
@@ -55,31 +55,38 @@ def finding(partition: int | None, verdict: str, dead_for: timedelta = HOUR, sta
     )
 
 
-def judged(
-    *findings: StreamFinding, key: TopicKey = KEY, partitions: int | None = None, **changes: Any
-) -> list[JudgedStream]:
+def judged(*findings: StreamFinding, key: TopicKey = KEY, partitions: int | None = None) -> list[Entry]:
     """Rows of one topic."""
     count = partitions or sum(1 for each in findings if each.partition is not None)
-    return [JudgedStream(key, each, count, 0, **changes) for each in findings]
+    return [Entry(*key, count, 0, (each,)) for each in findings]
 
 
-def topics(**verdicts: str) -> list[JudgedStream]:
+def topics(**verdicts: str) -> list[Entry]:
     """Rows of topics of one partition, by name."""
     rows = [judged(finding(None, of), key=TopicKey("prod", name, None), partitions=1) for name, of in verdicts.items()]
     return [row for of_topic in rows for row in of_topic]
 
 
-def facts(rows: list[JudgedStream], owners: Mapping[str, str] | None = None, **changes: Any) -> Facts:
+def facts(
+    rows: list[Entry],
+    owners: Mapping[str, str] | None = None,
+    about: Mapping[TopicKey, TopicFacts] | None = None,
+    **changes: Any,
+) -> Facts:
     """Facts of one cluster with these rows, covered without a gap; ``owners`` by names of topics."""
-    week_ago = changes.get("week_ago") or {}
-    about = {key: TopicFacts(owner=owners.get(key.topic)) for key in (*week_ago, *(row.key for row in rows)) if owners}
+
+    def around(row: Entry) -> Entry:
+        owned = TopicFacts(owner=(owners or {}).get(row.topic))
+        return replace(row, about=(about or {}).get(row.key, owned))
+
+    if changes.get("week_ago") is not None:
+        changes["week_ago"] = tuple(map(around, changes["week_ago"]))
     made = Facts(
         as_of=AS_OF,
-        judged=tuple(rows),
+        judged=tuple(map(around, rows)),
         coverage=(ClusterCoverage("prod", AS_OF, 900.0, (), 1.0),),
         week_ago_as_of=AS_OF - 7 * DAY,
         first_as_of=AS_OF - 30 * DAY,
-        about=about,
     )
     return replace(made, **changes)
 
@@ -119,10 +126,10 @@ def test_every_row_that_is_neither_live_nor_quiet_stands_in_exactly_one_section(
 ) -> None:
     """Whatever verdicts a topic's partitions have, each is spoken for once, and unreadable ones once more."""
     partitions = [
-        finding(n, verdict, dead_for=HOUR if new else 9 * DAY, state=state)
+        replace(finding(n, verdict, dead_for=HOUR if new else 9 * DAY, state=state), dead_a_week_ago=True)
         for n, (verdict, state, new) in enumerate(rows)
     ]
-    report = build_report(facts(judged(finding(None, topic, state=topic_state), *partitions, dead_a_week_ago=True)))
+    report = build_report(facts(judged(finding(None, topic, state=topic_state), *partitions)))
     spoken = Counter(
         number
         for section in report.sections
@@ -158,7 +165,9 @@ def test_single_partitions_stand_apart_from_dead_topics_and_old_deaths_from_new_
     """A dead topic speaks for all of its partitions; those of a live one stand by the week of their death."""
     dead = judged(finding(None, "dead"), *(finding(n, "dead", dead_for=n * DAY) for n in range(12)))
     assert places(build_report(facts(dead))) == {"newly-dead": [("topic", ())]}
-    old = judged(finding(1, "dead", dead_for=9 * DAY), finding(3, "dead", dead_for=8 * DAY), dead_a_week_ago=True)
+    old = judged(
+        *(replace(finding(n, "dead", dead_for=age * DAY), dead_a_week_ago=True) for n, age in ((1, 9), (3, 8)))
+    )
     report = build_report(facts([*judged(finding(None, "live"), finding(2, "dead"), partitions=12), *old]))
     assert places(report) == {"newly-dead": [("partitions", (2,))], "still-dead": [("partitions", (1, 3))]}
     assert report.summary == (
@@ -173,7 +182,7 @@ def test_what_was_not_dead_a_week_ago_or_died_since_is_news() -> None:
     old = judged(finding(None, "dead", dead_for=9 * DAY))
     assert "newly-dead" in places(build_report(facts(old)))
     assert "still-dead" in places(build_report(facts(old, week_ago_as_of=None)))
-    again = judged(finding(None, "dead", dead_for=2 * DAY), dead_a_week_ago=True)
+    again = judged(replace(finding(None, "dead", dead_for=2 * DAY), dead_a_week_ago=True))
     assert "newly-dead" in places(build_report(facts(again)))
 
 
@@ -183,10 +192,8 @@ def test_after_a_pause_of_the_rollup_the_report_names_the_day_that_it_compares_w
         *judged(finding(None, "dead", dead_for=2 * DAY), key=TopicKey("prod", "a", None), partitions=1),
         *judged(finding(None, "dead", dead_for=20 * DAY), key=TopicKey("prod", "b", None), partitions=1),
     ]
-    week_ago = {
-        TopicKey("prod", name, None): verdict for name, verdict in (("a", "live"), ("b", "live"), ("c", "dead"))
-    }
-    found = facts(rows, owners=dict.fromkeys("ab", "team-a"), gone=tuple(topics(c="dead")), week_ago=week_ago)
+    week_ago = topics(a="live", b="live", c="dead")
+    found = facts(rows, owners=dict.fromkeys("ab", "team-a"), week_ago=week_ago)
     report = build_report(replace(found, week_ago_as_of=AS_OF - 35 * DAY))
     assert places(report).keys() == {"newly-dead", "still-dead", "gone"}
     assert report.summary.endswith("2 of 2 topics are dead now, 1 more than on Tue 2026-01-27.")
@@ -256,8 +263,8 @@ def test_every_topic_is_counted_once_beside_the_change_since_last_week() -> None
     """Of the whole and of an owner, also one that is gone since; the verdicts of all topics add up to their number."""
     rows = topics(a="dead", b="dead", c="live", d="live")
     then = {"a": "live", "b": "live", "c": "live", "gone": "dead", "other": "suspect"}
-    week_ago = {TopicKey("prod", name, None): verdict for name, verdict in then.items()}
-    report = build_report(facts(rows, owners=dict.fromkeys(("a", "b", "c", "gone"), "team-a"), week_ago=week_ago))
+    owners = dict.fromkeys(("a", "b", "c", "gone"), "team-a")
+    report = build_report(facts(rows, owners=owners, week_ago=topics(**then)))
     assert report.summary.endswith("2 of 4 topics are dead now, 1 more than a week ago.")
     [part, _] = report.owners
     assert part.summary == "team-a: 2 topics died; 2 of 3 topics are dead now, 1 more than a week ago."

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 
 from exporter.domain.history.streams import Streams, add_topics
-from exporter.domain.judging.detection import judge as judge_one
-from exporter.domain.judging.detection import overrule
 from exporter.domain.judging.rollup_verdicts import Verdicts, judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.overrides import Overrides
@@ -22,6 +20,8 @@ from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
 from spark_rollups.options import JsonOption, parse
+from tests.judging import judge as judge_one
+from tests.judging import overrule
 from tests.unit.expectations import by_wall
 
 AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -147,8 +147,8 @@ def test_a_topic_is_judged_by_what_was_learned_once_its_override_has_ended(
     """A limit, a mute and a retirement leave the limits and the rule of its past as they are."""
     last, overrides = NOW - silent_days * DAY, [TopicOverride("weekly", **decided)]
     found = judge(streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW, overrides=overrides)
-    limits = found.learned_suspect_limit[0], found.learned_limit[0]
-    learned = by_wall(suspect_silence_seconds=limits[0], max_silence_seconds=limits[1], rule=found.learned_rule[0])
+    limits = found.measured.suspect_silence_seconds[0], found.measured.max_silence_seconds[0]
+    learned = by_wall(suspect_silence_seconds=limits[0], max_silence_seconds=limits[1], rule=found.measured.rule[0])
     assert learned.rule == "period" and found.rule[0] == "override"
     assert judge_one(Silence(last, NOW, known=True), learned, NOW).verdict is verdict
 
@@ -187,9 +187,9 @@ def test_every_row_has_the_verdict_that_the_exporter_gives_it(rows: tuple[Stream
         expected_by = None if np.isnan(found.expected_by[row]) else found.expected_by[row]
         assert expected_by == (None if live.expected_by is None else pytest.approx(live.expected_by))
         assert found.rule[row] == "override"
-        assert np.isnan(found.score[row])
+        assert np.isnan(found.silence_score[row])
         limit = override.max_silence_seconds
-        assert found.limit[row] == pytest.approx(np.nan if limit is None else limit, nan_ok=True)
+        assert found.max_silence_seconds[row] == pytest.approx(np.nan if limit is None else limit, nan_ok=True)
         seen.add((each.name[row], verdict))
     assert {verdict for _, verdict in seen} == set(Verdict) - {Verdict.LATE}  # no override makes a schedule
     assert {verdict for topic, verdict in seen if topic == "monthly"} > {Verdict.DEAD, Verdict.RETIRED}
@@ -227,7 +227,7 @@ def test_a_limit_counts_from_the_first_poll_where_no_advance_is_known(
     found = judged(replace(each, unchanged_since=np.full(2, since)), OVERRIDES)
     live = overrule(Silence(since, until, known=False), OVERRIDES[0], NOW)
     assert [VERDICTS[code] for code in found.verdict] == [live.verdict] * 2 == [verdict] * 2
-    assert live.expected_by is None and np.isnan(found.expected_by).all() and np.isnan(found.silence).all()
+    assert live.expected_by is None and np.isnan(found.expected_by).all() and np.isnan(found.silence_seconds).all()
     assert found.evidence[0].endswith(
         r", when it was first polled; dead past 2 h, as the configuration says of billing\..*"
     )

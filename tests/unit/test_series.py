@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.poller import Poller
-from exporter.domain.judging.detection import Assessment, Detector, Judgement
+from exporter.domain.judging.detection import Assessment, Detector
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Verdict
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, INSPECTED, PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.series import ClusterSeries
 from tests.exposed import exposed
+from tests.judging import Judgement
 from tests.lookup_answers import Answer
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 from tests.unit.readings import Collected, ManualClock, TableSource

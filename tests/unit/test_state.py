@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain.expectations.table import table_of
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.judging.queries import Query, topics
 from exporter.domain.polls.metadata import Metadata, TopicConfig
@@ -25,6 +24,7 @@ from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.series import ClusterSeries
 from exporter.state.monitor import Monitor
 from tests.groups import Group, GroupPartition, sweep_of
+from tests.judging import table_of
 from tests.lookup_answers import Answer
 from tests.monitors import monitor_of
 from tests.unit.expectations import MONDAY, by_wall

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.collectors.poller import Poller
-from exporter.domain.expectations.table import table_of
 from exporter.domain.overrides import Overrides
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.readings import TopicPartition
@@ -30,6 +29,7 @@ from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.state.cluster import Rhythm
 from tests.exposed import verdict_of_orders
+from tests.judging import table_of
 from tests.monitors import monitor_of
 from tests.unit.expectations import HOUR, MONDAY, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain.judging.detection import judge
 from exporter.domain.learning.traffic_clock import Clocks
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Verdict
+from tests.judging import judge
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, WEEK, by_clock
 

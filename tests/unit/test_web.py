@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from exporter.domain.judging.queries import ClusterFacts
+from exporter.domain.judging.current_facts import ClusterFacts
 from exporter.metrics.lines import Block, gzipped
 from exporter.web.pages import MAX_WAITING, TEXT_FORMAT
 from exporter.web.server import WebError, WebServer

@@ -8,7 +8,8 @@ from dataclasses import replace
 from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.queries import Query, explain_subject
+from exporter.domain.judging.current_facts import explain_subject
+from exporter.domain.judging.queries import Query
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor

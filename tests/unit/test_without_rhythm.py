@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.history.streams import add_topics
+from exporter.domain.judging.current_facts import ClusterFacts
 from exporter.domain.judging.detection import Assessment, Detector
 from exporter.domain.judging.gap_law import WEEK, find_limits
-from exporter.domain.judging.queries import ClusterFacts, Query, partitions, topics
+from exporter.domain.judging.queries import Query, partitions, topics
 from exporter.domain.judging.rollup_verdicts import judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
+from tests.judging import set_of
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
 from tests.unit.test_rhythms import START, known
@@ -45,7 +46,7 @@ def assess(readings: list[Reading], *expectations: Expectation) -> Assessment:
     """Judge the partitions of one topic."""
     keyed = {TopicPartition("orders", number): one for number, one in enumerate(readings)}
     snapshot = snapshot_of(keyed, topics_of(keyed), taken_at=NOW)
-    return Detector(ExpectationSet(expectations)).assess(snapshot, NOW)
+    return Detector(set_of(expectations)).assess(snapshot, NOW)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_the_evidence_of_an_abandoned_topic_says_where_it_comes_from() -> None:
     """The date of the newest record, since when polls saw nothing, and how many records came before."""
     keyed = {TopicPartition("orders", 0): reading(State.OBSERVED, 100)}
     snapshot = snapshot_of(keyed, topics_of(keyed), taken_at=NOW)
-    facts = ClusterFacts("prod", snapshot, Detector().assess(snapshot, NOW), None, lambda *_: None, NOW)
+    facts = ClusterFacts("prod", snapshot, Detector().assess(snapshot, NOW), None, NOW)
     (topic,), (partition,) = topics([facts], Query()).items, partitions([facts], Query()).items
     assert topic["verdict"] == "retired"
     assert topic["evidence"] == (
@@ -213,7 +214,7 @@ def test_the_rollup_gives_partitions_the_verdict_of_their_topic_too() -> None:
     found = judge(each, made, np.arange(3), NOW)
     assert [VERDICTS[code] for code in found.verdict] == [Verdict.SUSPECT] * 3
     assert found.evidence[0] == f"with its topic: {found.evidence[2]}"
-    assert found.learned_limit.tolist() == limits.tolist()
+    assert found.measured.max_silence_seconds.tolist() == limits.tolist()
     assert found.expected_by.tolist() == [found.expected_by[2]] * 3
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows
-from exporter.domain.expectations.table import FAULTS, WHOLE_TOPIC, ExpectationTable, faults_of, table_of
+from exporter.domain.expectations.table import WHOLE_TOPIC, ExpectationTable, find_sound, make_empty_table
 from exporter.domain.learning.baselines import PERIOD_SUSPECT
 from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.learning.profiles import scale_missed
 from exporter.domain.learning.traffic_clock import Clocks, Resting
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.silence import BeforeRestart
@@ -26,7 +26,6 @@ from exporter.domain.verdicts import (
     RETIRED_AFTER_SECONDS,
     VERDICT_CODES,
     VERDICTS,
-    Expectation,
 )
 
 _LIVE, _QUIET, _LATE, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))
@@ -205,15 +204,13 @@ class SilenceRules:
 class ExpectationSet:
     """The expectations of one cluster, prepared to judge silences. Row i belongs to row i of ``table``.
 
-    An expectation with an impossible value is not used; ``faults`` counts these by what is wrong.
+    An expectation with an impossible value is not used; ``faulty`` counts these.
     """
 
-    def __init__(self, expectations: ExpectationTable | Iterable[Expectation] = ()) -> None:
-        self.table = table = expectations if isinstance(expectations, ExpectationTable) else table_of(expectations)
-        fault = faults_of(table)
-        counts = np.bincount(fault, minlength=len(FAULTS)).tolist()
-        self.faults = Counter({fault: count for fault, count in zip(FAULTS[1:], counts[1:], strict=True) if count})
-        figures, sound = table.figures, fault == 0
+    def __init__(self, table: ExpectationTable | None = None) -> None:
+        self.table = table = make_empty_table() if table is None else table
+        figures, sound = table.figures, find_sound(table)
+        self.faulty = int(np.count_nonzero(~sound))
         runs = np.full(len(table), None, object)
         for row in np.flatnonzero(sound & (table.schedule.codes >= 0)).tolist():
             runs[row] = table.schedule.at(row)
@@ -277,8 +274,17 @@ class ExpectationSet:
         return self._rules.judge(silences, now)
 
     def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
-        """Return when silences become suspect and dead, and what they missed, as ``SilenceRules.foresee`` does."""
-        return self._rules.foresee(silences)
+        """Return when silences become suspect and dead, and what they missed, as ``SilenceRules.foresee`` does.
+
+        Missed slots count as in ``scale_missed``.
+        """
+        suspect_from, dead_from, missed = self._rules.foresee(silences)
+        table, figures, known = self.table, self.table.figures, np.flatnonzero(~np.isnan(missed))
+        known = known[table.schedule.codes[silences.rows[known]] < 0]
+        rows = silences.rows[known]
+        rates = table.profiles.rates[table.profile[rows]].astype(np.float64)
+        missed[known] *= scale_missed(figures["active_slots"][rows], figures["observed_seconds"][rows], rates)
+        return suspect_from, dead_from, missed
 
 
 def dead_at_latest(clocks: Clocks, clock: Rows, start: Floats, since: Floats, limit: Floats) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -12,15 +12,12 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, replace_nan
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows, replace_nan
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.traffic_clock import HOURS, Profiles
 from exporter.domain.verdicts import Expectation
-
-Key = tuple[str, str, int | None]
-"""(cluster, topic, partition); partition None is the topic as a whole."""
 
 Numbers = NDArray[np.int32]
 T = TypeVar("T")
@@ -86,17 +83,12 @@ class Coded(Generic[T]):
         place[order] = np.arange(len(order))
         return Coded(place[self.codes], [self.values[number] for number in order])
 
-    def code_of(self, value: T) -> int:
-        """Return the code of a value, -1 where no row has it; values are sorted."""
-        code = bisect_left(self.values, value)  # type: ignore[call-overload]
-        return code if code < len(self.values) and self.values[code] == value else -1
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExpectationTable(Mapping[Key, Expectation]):
+class ExpectationTable:
     """n expectations, a column [n] each, in the order of cluster, topic (itself first) and partition.
 
-    As a mapping it makes the object of a row on access. In columns of numbers NaN means unknown.
+    In columns of numbers NaN means unknown.
     """
 
     profiles: Profiles
@@ -166,16 +158,6 @@ class ExpectationTable(Mapping[Key, Expectation]):
     def __len__(self) -> int:
         return len(self.number)
 
-    def __iter__(self) -> Iterator[Key]:
-        return map(self.key, range(len(self)))
-
-    def __getitem__(self, key: Key) -> Expectation:
-        cluster, topic, partition = key
-        row = self.find(topic, partition, self._of_cluster(cluster))
-        if row < 0:
-            raise KeyError(key)
-        return self.row(row)
-
     def part(self, rows: Rows | slice) -> ExpectationTable:
         """Return some rows."""
         columns: dict[str, Any] = {each.name: getattr(self, each.name)[rows] for each in fields(self)[3:]}
@@ -183,22 +165,16 @@ class ExpectationTable(Mapping[Key, Expectation]):
         figures = {name: column[rows] for name, column in self.figures.items()}
         return ExpectationTable(self.profiles, texts, figures, **columns)
 
-    def key(self, row: int) -> Key:
-        """Return the cluster, the topic and the partition of a row."""
-        partition = int(self.partition[row])
-        cluster, topic = (self.texts[name].at(row) or "" for name in ("cluster", "topic"))
-        return cluster, topic, None if partition == WHOLE_TOPIC else partition
-
     def row(self, row: int) -> Expectation:
         """Return a row as an object; an odd profile is an empty one."""
-        profile = int(self.profile[row])
+        profile, partition = int(self.profile[row]), int(self.partition[row])
         found: dict[str, Any] = {name: texts.at(row) for name, texts in self.texts.items()}
         found |= {name: replace_nan(values[row]) for name, values in self.figures.items()}
         found |= {name: _count(self.figures[name][row]) for name in ("weeks", "active_slots")}
         return Expectation(
             **found
             | {
-                "partition": self.key(row)[2],
+                "partition": None if partition == WHOLE_TOPIC else partition,
                 "end_offset": int(self.end_offset[row]) if self.ended[row] else None,
                 "profile": None if profile == NONE else () if profile == ODD else self.profiles.rates[profile],
                 "schedule": self.schedule.at(row),
@@ -207,21 +183,13 @@ class ExpectationTable(Mapping[Key, Expectation]):
             }
         )
 
-    def find(self, topic: str, partition: int | None, within: slice = slice(None)) -> int:
-        """Return the row of a stream among the rows of its cluster, -1 where there is none."""
-        code, streams = self.texts["topic"].code_of(topic), self.stream[within]
-        wanted = (code << 32) + (WHOLE_TOPIC if partition is None else partition)
-        row = int(np.searchsorted(streams, wanted))
-        found = code >= 0 and row < len(streams) and streams[row] == wanted
-        return row + (within.start or 0) if found else -1
-
     def select_cluster(self, name: str) -> ExpectationTable:
         """Return the rows of a cluster; nothing is copied."""
-        return self.part(self._of_cluster(name))
-
-    def find_verdicts(self, names: Sequence[str]) -> Rows:
-        """Return the rows that were published with one of these verdicts."""
-        return np.flatnonzero(self.texts["verdict"].column(names.__contains__, none=False))
+        clusters = self.texts["cluster"]
+        code = bisect_left(clusters.values, name)
+        if clusters.values[code : code + 1] != [name]:
+            return self.part(slice(0, 0))
+        return self.part(slice(*np.searchsorted(clusters.codes, [code, code + 1]).tolist()))
 
     def rows_of(
         self, topics: Sequence[str], topic_ids: Sequence[str | None], topic: Rows, partition: NDArray[np.int32]
@@ -242,38 +210,22 @@ class ExpectationTable(Mapping[Key, Expectation]):
         same = (self.stream[row] == wanted) & (code >= 0) & ((topic_id == -1) | (known == -1) | (known == topic_id))
         return np.where(same, row, -1)
 
-    def _of_cluster(self, name: str) -> slice:
-        clusters = self.texts["cluster"]
-        if (code := clusters.code_of(name)) < 0:
-            return slice(0, 0)
-        begin, end = (int(np.searchsorted(clusters.codes, code, side)) for side in ("left", "right"))
-        return slice(begin, end)
 
-
-def table_of(rows: Iterable[Expectation]) -> ExpectationTable:
-    """Return expectations as a table."""
-    expectations = list(rows)
-
-    def each(name: str) -> list[Any]:
-        return [getattr(row, name) for row in expectations]
-
-    def there(name: str) -> Flags:
-        return np.array([one is not None for one in each(name)], np.bool_)
-
-    whole_weeks = [one for one in each("profile") if one is not None and len(one) == HOURS]
-    profile = np.array([NONE if one is None else len(one) for one in each("profile")], np.int32)
+def make_empty_table() -> ExpectationTable:
+    """Return a table without rows."""
+    numbers, nothing = np.zeros(0, np.int32), np.zeros(0, np.bool_)
     return ExpectationTable.arrange(
-        {name: Coded.of(each(name)) for name in TEXTS},
-        {name: figures_of(name, np.array(each(name), np.float64), there(name)) for name in FIGURES},
-        np.array([one or 0 for one in each("partition")], np.int64),
-        ~there("partition"),
-        number_profiles(profile),
-        np.array(whole_weeks, np.float64).reshape(-1, HOURS),
-        Coded.keep_each(each("schedule")),
-        rests=Coded.of(tuple(one) if one else None for one in each("rests")),
-        falling=Coded.of(each("falling")),
-        end_offset=np.array([one or 0 for one in each("end_offset")], np.int64),
-        ended=there("end_offset"),
+        {name: Coded.of(()) for name in TEXTS},
+        {name: np.zeros(0) for name in FIGURES},
+        numbers.astype(np.int64),
+        nothing,
+        numbers,
+        np.zeros((0, HOURS), np.float32),
+        Coded(numbers, ()),
+        rests=Coded(numbers, ()),
+        falling=Coded(numbers, ()),
+        end_offset=numbers.astype(np.int64),
+        ended=nothing,
     )
 
 
@@ -292,55 +244,31 @@ def _count(value: float) -> int | None:
     return None if math.isnan(value) else int(value)
 
 
-FAULTS = (
-    "",
-    "slot_seconds must be above 0",
-    "suspect_silence_seconds must be above 0 and at most max_silence_seconds",
-    "pause_slots must be a number",
-    "falling must end after it began",
-    "rests must be in order and must not overlap",
-    f"schedule.deadlines must hold {HOURS} values",
-    "schedule.cycle_seconds and schedule.runs_a_week must be above 0, schedule.cycle_start_seconds a number",
-    f"profile must hold {HOURS} rates",
-    "clock_step and log_spread must be above 0, log_mean a number",
-    "suspect_score must be at most dead_score",
-    "profile must hold rates that are not negative and not all 0",
-)
-"""Faults in columns are indices into this; the first one that a row has counts. 0: none."""
-
-
-def faults_of(table: ExpectationTable) -> Codes:
-    """Return which rule each row breaks."""
+def find_sound(table: ExpectationTable) -> Flags:
+    """Return which rows hold no impossible value; a rollup publishes none that does."""
     figures, rates = table.figures, table.profiles.rates
     suspect_limit, limit, pause = (
         figures[name] for name in ("suspect_silence_seconds", "max_silence_seconds", "pause_slots")
     )
     suspect, dead = figures["suspect_score"], figures["dead_score"]
     planned, profiled = table.schedule.codes >= 0, table.profile != NONE
-    clocked, by_profile = planned | profiled, profiled & ~planned
-    limited = ~np.isnan(limit) | ~np.isnan(suspect_limit)
-    # A row that has limits by the wall clock alone is judged by nothing else.
-    more = clocked | ~limited
+    clocked, unlimited = planned | profiled, np.isnan(limit) & np.isnan(suspect_limit)
     with np.errstate(invalid="ignore"):
         limits = (suspect_limit > 0) & (suspect_limit <= limit) & (limit < np.inf)
         scores = (suspect > -np.inf) & (suspect <= dead) & (dead < np.inf)
         total = rates.sum(axis=1, dtype=np.float64)
         possible = (rates >= 0).all(axis=1) & (total > 0) & (total < np.inf)
-    above_0 = {name: _above_zero(figures[name]) for name in ("slot_seconds", "clock_step", "log_spread")}
-    broken = [
-        ~above_0["slot_seconds"],
-        limited & ~limits,
-        more & np.isinf(pause),
-        more & ~table.falling.column(lambda one: _in_order([one.since, one.until]), none=True),
-        more & ~table.rests.column(lambda rests: _in_order([at for one in rests for at in one[:2]]), none=True),
-        planned & (table.clock < 0),
-        planned & ~table.schedule.column(_possible_runs, none=True),
-        by_profile & (table.profile < 0),
-        by_profile & ~(above_0["clock_step"] & above_0["log_spread"] & np.isfinite(figures["log_mean"])),
-        clocked & ~scores,
-        clocked & ~np.append(possible, True)[np.maximum(table.clock, -1)],
-    ]
-    return np.asarray(np.select(broken, list(range(1, len(FAULTS))), 0), np.int8)
+    in_order = table.falling.column(lambda one: _in_order([one.since, one.until]), none=True)
+    in_order &= table.rests.column(lambda rests: _in_order([at for one in rests for at in one[:2]]), none=True)
+    runs = table.schedule.column(_possible_runs, none=True)
+    fitted = _above_zero(figures["clock_step"]) & _above_zero(figures["log_spread"]) & np.isfinite(figures["log_mean"])
+    by_clock = scores & np.append(possible, False)[np.maximum(table.clock, -1)]
+    by_clock &= np.where(planned, runs, (table.profile >= 0) & fitted)
+    # A row that has limits by the wall clock alone is judged by nothing else.
+    by_wall = ~unlimited & ~clocked
+    sound: Flags = _above_zero(figures["slot_seconds"]) & (unlimited | limits)
+    sound &= by_wall | (~np.isinf(pause) & in_order.astype(np.bool_))
+    return np.asarray(sound & (~clocked | by_clock))
 
 
 def _possible_runs(schedule: Schedule) -> bool:

@@ -199,10 +199,10 @@ def spare_earlier_silences(judged: Verdicts, longest: Floats, last: Floats) -> t
     """
     verdict, evidence = judged.verdict.copy(), judged.evidence.copy()
     with np.errstate(invalid="ignore"):
-        before = (judged.rule == GAPS) & (judged.silence <= longest)
+        before = (judged.rule == GAPS) & (judged.silence_seconds <= longest)
     for row in np.flatnonzero(before & _is(verdict, Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)).tolist():
         verdict[row] = VERDICT_CODES[Verdict.QUIET]
-        silent, earlier = duration(float(judged.silence[row])), duration(float(longest[row]))
+        silent, earlier = duration(float(judged.silence_seconds[row])), duration(float(longest[row]))
         evidence[row] = f"silent {silent} (since {moment(float(last[row]))}); it was silent for {earlier} before"
     return verdict, evidence
 

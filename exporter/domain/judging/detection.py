@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows, replace_nan
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows
 from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, Scores, find_retirement
 from exporter.domain.judging.gap_law import judge_ages
 from exporter.domain.judging.incidents import ClusterStreams, Held, Incident, Silent, build_drop_incident, hold
@@ -19,18 +18,9 @@ from exporter.domain.overrides import OverrideColumns
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import State
-from exporter.domain.polls.silence import BeforeRestart, Silence, Silences, silences_of, unite_by_topic
+from exporter.domain.polls.silence import BeforeRestart, Silences, silences_of, unite_by_topic
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
-from exporter.domain.verdicts import SUSPECT_SHARE, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
-
-
-class Judgement(NamedTuple):
-    """A verdict as of now. Unknown values are None."""
-
-    verdict: Verdict
-    last_advance: float | None = None
-    expected_by: float | None = None
-    score: float | None = None
+from exporter.domain.verdicts import SUSPECT_SHARE, VERDICT_CODES, VERDICTS, TopicOverride, Verdict
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,11 +32,6 @@ class Judgements(ColumnSet):
     last_advance: Floats
     expected_by: Floats
     score: Floats
-
-    def judgement(self, row: int) -> Judgement:
-        """Return one row as an object."""
-        numbers = (self.last_advance[row], self.expected_by[row], self.score[row])
-        return Judgement(VERDICTS[self.verdict[row]], *map(replace_nan, numbers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +55,9 @@ class Assessment:
     """The silences that were judged: of each partition, then of each topic."""
     follows: Flags
     """[n]: which partitions have the verdict of their topic (``detection.follow_topics``)."""
+    expectations: ExpectationSet
+    expected: Rows
+    """The row of what is published of each partition, then of each topic, in ``expectations``; -1: nothing."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -86,10 +74,6 @@ class Assessment:
         """Return the incident that holds a partition, or the topic with that number."""
         number = (self.held.topics if topic else self.held.partitions)[row]
         return None if number < 0 else self.held.incidents[number]
-
-    def silence_of(self, row: int, *, topic: bool) -> Silence | None:
-        """Return the silence of a partition, or of the topic with that number."""
-        return self.silences.silence(row + len(self.layout) * topic)
 
 
 GOOD_SHARE = 0.9
@@ -133,11 +117,11 @@ class Detector:
         of_each = silences_of(snapshot.table, before)
         silences = Silences.joined([of_each, unite_by_topic(of_each, layout)])
         overrides, place = _overrides(layout, override_of)
-        rows = np.concatenate([of_partitions, of_topics])
-        rows = np.where(silences.there & (place < 0) & in_force, rows, -1)
-        scores = _score(self.expectations, silences, rows, now)
+        expected = np.concatenate([of_partitions, of_topics])
+        rows = np.where(silences.there & (place < 0) & in_force, expected, -1)
+        scores = score_silences(self.expectations, silences, rows, now)
         held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling)
-        judged = _judgements(scores, silences)
+        judged = make_judgements(scores, silences)
         without = (judged.verdict == _LEARNING) & (place < 0)
         judged.verdict[without] = _judge_without_rhythm(snapshot.table, silences, now)[without]
         count = len(layout)
@@ -145,7 +129,7 @@ class Detector:
         overridden = np.flatnonzero(place >= 0)
         if len(overridden):
             by_config = overrule_silences(silences[overridden], overrides[place[overridden]], now)
-            _put(judged, overridden, by_config)
+            judged.put(overridden, by_config)
             follows[place[:count] >= 0] = False
         return Assessment(
             layout,
@@ -157,6 +141,8 @@ class Detector:
             held,
             silences,
             follows,
+            self.expectations,
+            expected,
         )
 
     def _expected(self, metadata: Metadata) -> tuple[Rows, Rows, BeforeRestart]:
@@ -217,25 +203,12 @@ def _judge_without_rhythm(table: Table, silences: Silences, now: float) -> Codes
     return codes
 
 
-def judge(silence: Silence | None, expectation: Expectation | None, now: float) -> Judgement:
-    """Judge one silence by its expectation, as ``Detector.assess`` does, but without incidents."""
-    expectations = ExpectationSet([] if expectation is None else [expectation])
-    silences = Silences.of([silence])
-    rows = np.array([0 if expectation is not None and silence is not None else -1], dtype=np.intp)
-    return _judgements(_score(expectations, silences, rows, now), silences).judgement(0)
-
-
-def overrule(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
-    """Judge one silence by the configuration alone.
+def overrule_silences(silences: Silences, overrides: OverrideColumns, now: float) -> Judgements:
+    """Judge silences by the configuration alone; ``overrides`` has one override for each.
 
     Only a proved silence can be ``suspect`` or ``dead``. Only one that cannot be longer than its proved part is
     ``live`` or ``quiet``; until then it is ``learning``.
     """
-    return overrule_silences(Silences.of([silence]), OverrideColumns.of([override]), now).judgement(0)
-
-
-def overrule_silences(silences: Silences, overrides: OverrideColumns, now: float) -> Judgements:
-    """Judge silences by the configuration alone, as ``overrule`` does; ``overrides`` has one override for each."""
     limit, unknown = overrides.limit, np.full(len(silences), np.nan)
     last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
     proved = silences.until - silences.since
@@ -274,7 +247,7 @@ def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes
     return codes
 
 
-def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: float) -> Scores:
+def score_silences(expectations: ExpectationSet, silences: Silences, rows: Rows, now: float) -> Scores:
     """Score silences by the expectations. New alarms with too few good polls, or soon after the start, are held."""
     since = np.where(silences.there, silences.since, 0.0)
     until = np.where(silences.there, silences.until, 0.0)
@@ -313,15 +286,11 @@ def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, fall
     return Held(by_incident[count:], by_incident[:count], incidents)
 
 
-def _judgements(scores: Scores, silences: Silences) -> Judgements:
+def make_judgements(scores: Scores, silences: Silences) -> Judgements:
+    """Return the judgements that follow from the scores of silences."""
     last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
     expected_by = np.where(np.isnan(last_advance), np.nan, scores.expected_by)
     return Judgements(scores.verdicts, last_advance, expected_by, scores.score)
-
-
-def _put(judged: Judgements, where: Rows, others: Judgements) -> None:
-    for column, other in zip(judged.columns(), others.columns(), strict=True):
-        column[where] = other
 
 
 def _counts(layout: Layout, codes: Codes, kinds: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

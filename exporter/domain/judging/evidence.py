@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from exporter.domain.expectations.silence_rules import find_retirement
 from exporter.domain.formatting import duration, duration_at_most, moment, plural
+from exporter.domain.groups.readers import Readership
+from exporter.domain.judging.detection import GOOD_SHARE
+from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
-from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.rest_days import Rest
-from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.slots import week_of
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY
 from exporter.domain.polls.readings import State
-from exporter.domain.verdicts import TopicOverride, Verdict
+from exporter.domain.replicas.comparison import ReplicaState
+from exporter.domain.verdicts import GAPS, SILENT, TopicOverride, Verdict
 
 _MINUTE, _HOUR, _DAY, _WEEK = 60.0, 3600.0, 86_400.0, 7 * 86_400.0
 
@@ -28,79 +28,90 @@ _OBSERVED_SHARE = 0.95
 """Observed share of the past. With less, the line says how much was observed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceFacts:
-    """The facts of one judged stream that its evidence line shows. Moments are Unix seconds; None where unknown.
-
-    Those from ``active_slots`` to ``polled_from`` are named as in ``Expectation``.
-    """
-
-    as_of: float
-    topic: str
-    partition: int | None = None
-    verdict: str
-    state: str | None = None
-    reason: str | None = None
-    last_advance: float | None = None
-    observed_until: float | None = None
-    unreadable_since: float | None = None
-    silence_seconds: float | None = None
-    active_slots: int | None = None
-    history_start: float | None = None
-    weeks: int | None = None
-    observed_seconds: float | None = None
-    largest_silence_seconds: float | None = None
-    largest_silence_end: float | None = None
-    largest_missed: float | None = None
-    max_silence_seconds: float | None = None
-    slot_seconds: float = _HOUR
-    schedule: Schedule | None = None
-    rests: Sequence[Rest] | None = ()
-    polled_from: float | None = None
-    """Its first poll."""
-    missed_slots: float | None = None
-    suspect_from: float | None = None
-    expected_by: float | None = None
-    partitions: int = 1
-    partitions_live: int = 0
-    partitions_learning: int = 0
-    falling: OngoingDrop | None = None
-    """The drop that holds it."""
-    held: str | None = None
-    """Another reason why it is held."""
-    by_gaps: bool = False
-    """Whether the law of gaps judges it (``exporter.domain.judging.gap_law``)."""
-    newest: float | None = None
-    """The timestamp of its newest record, where the age of that is proved."""
-    records: int | None = None
-    """Number of records ever written."""
-    baseline_of: float | None = None
-    """The last advance at the time its baseline was chosen, if it may have advanced since."""
-
-
-def evidence(row: EvidenceFacts) -> str:
-    """Return the line of a verdict that history gave."""
-    if row.verdict == Verdict.LEARNING:
-        clauses = [f"learning: {_missing(row)}", silence(row)]
+def evidence(row: StreamFacts) -> str:
+    """Return why a stream has its verdict, in one sentence."""
+    if row.follows is not None:
+        return FOLLOWS + evidence(row.follows)
+    clauses: list[str | None]
+    if row.override is not None:
+        clauses = [_unseen(row), silence(row), _by_configuration(row.override)]
+    elif row.unused is not None:
+        clauses = [_unseen(row), silence(row), f"learning: {row.unused}"]
     else:
-        emptied = "now empty" if row.state == State.EMPTY else None
-        usual = _few_gaps(row) if row.by_gaps else _usual_silence(row)
-        aged = _abandoned(row) if row.last_advance is None and row.verdict == Verdict.SUSPECT else None
-        clauses = [silence(row), _rested(row), usual, aged, _limits(row), _held(row), _by_wall_clock(row), emptied]
-    return "; ".join(clause for clause in (*clauses, _misdated(row), _proved_until(row), _siblings(row)) if clause)
+        after = [_misdated(row), _proved_until(row), _siblings(row), row.replication, _readers(row)]
+        clauses = [None if row.last_record is not None else _unseen(row), *_reasons(row), *after]
+    return "; ".join(clause for clause in clauses if clause)
 
 
-def _few_gaps(row: EvidenceFacts) -> str | None:
+def _reasons(row: StreamFacts) -> list[str | None]:
+    if row.verdict == Verdict.LEARNING:
+        return [f"learning: {_missing(row)}", silence(row)]
+    emptied = "now empty" if row.state == State.EMPTY else None
+    usual = _few_gaps(row) if row.rule == GAPS else _usual_silence(row)
+    aged = _abandoned(row) if row.last_advance is None and row.verdict == Verdict.SUSPECT else None
+    return [silence(row), _rested(row), usual, aged, _limits(row), _held(row), _by_wall_clock(row), emptied]
+
+
+def _readers(row: StreamFacts) -> str | None:
+    return None if row.readers is None else describe_readers(row.readers, silent=row.verdict in SILENT)
+
+
+def describe_readers(of: Readership, *, silent: bool) -> str:
+    """Return how many consumer groups read a topic, in words; those that only committed in it are listed apart."""
+    still, verb = " still" if silent else "", "reads" if of.assigned == 1 else "read"
+    read = f"{plural(of.assigned, 'consumer group')}{still} {verb} it" if of.assigned else "no consumer group reads it"
+    left = f"{plural(of.committed, 'group')} committed in it and left it" if of.committed else ""
+    gone = f"{plural(of.gone, 'group')} without a member committed in it" if of.gone else ""
+    return "; ".join(filter(None, (read, left, gone)))
+
+
+def describe_replica(state: str | None, source: str, *, source_lives: bool, whole: bool, silent: bool) -> str | None:
+    """Return the replica state of a copy of ``source`` in words, None where it does not help to explain the verdict.
+
+    ``state`` is that of the worst partition of its topic, so for one partition (``whole`` is false)
+    the line speaks of some partitions.
+    """
+    match state:
+        case ReplicaState.STOPPED if whole and silent:
+            return f"source {source}{' lives' if source_lives else ' went on'}, replica silent: replication stopped"
+        case ReplicaState.STOPPED:
+            return f"replication of {source} stopped in some partitions"
+        case ReplicaState.BEHIND:
+            return f"behind its source {source}" if whole else f"replication of {source} is behind in some partitions"
+        case ReplicaState.SOURCE_DEAD_TOO:
+            return f"its source {source} is dead too"
+        case ReplicaState.IN_STEP if silent:
+            return f"in step with its source {source}"
+    return None
+
+
+def _unseen(row: StreamFacts) -> str | None:
+    """Return what is known of a last advance that nobody saw."""
+    silence = row.silence
+    if silence is None:
+        unknown = row.override is not None and row.last_advance is None and row.verdict == Verdict.LEARNING
+        return "learning: since when it is silent is not known" if unknown else None
+    if silence.known:
+        return None
+    if not silence.advanced:
+        return None if row.state in (State.NEVER_WRITTEN, State.EMPTY) else "no advance was ever seen"
+    if silence.not_before is None:
+        return f"silent at least since {moment(silence.since)}, when it was first polled"
+    between = f"{moment(silence.not_before)} and {moment(silence.since)}"
+    return f"it advanced between {between} while nobody looked; silent at least since then"
+
+
+def _few_gaps(row: StreamFacts) -> str | None:
     if row.history_start is None or row.last_advance is None:
         return None
     active = plural(row.active_slots or 0, "active hour")
     return f"{active} known since {moment(min(row.history_start, row.last_advance))}"
 
 
-def _by_wall_clock(row: EvidenceFacts) -> str | None:
+def _by_wall_clock(row: StreamFacts) -> str | None:
     if not _by_period(row):
         return None
-    return "by its few gaps" if row.by_gaps else "by its period, not calibrated"
+    return "by its few gaps" if row.rule == GAPS else "by its period, not calibrated"
 
 
 def died_before_polls(dead_from: float | None, polled_from: float | None) -> bool:
@@ -108,8 +119,8 @@ def died_before_polls(dead_from: float | None, polled_from: float | None) -> boo
     return dead_from is not None and polled_from is not None and dead_from <= polled_from
 
 
-def _abandoned(row: EvidenceFacts) -> str | None:
-    newest = row.newest if row.last_advance is None else row.last_advance
+def _abandoned(row: StreamFacts) -> str | None:
+    newest = row.last_record if row.last_advance is None else row.last_advance
     if newest is None or row.polled_from is None or row.observed_until is None:
         return None
     before = "" if row.records is None else f"; {plural(row.records, 'record')} before"
@@ -119,19 +130,17 @@ def _abandoned(row: EvidenceFacts) -> str | None:
     )
 
 
-def explain_override(row: EvidenceFacts, override: TopicOverride) -> str:
-    """Return the line of a verdict that the configuration gave."""
+def _by_configuration(override: TopicOverride) -> str:
     if override.max_silence_seconds is not None:
         rule = f"dead past {duration(override.max_silence_seconds)}"
     elif override.muted_until is not None:
         rule = f"muted until {moment(override.muted_until)}"
     else:
         rule = "retired"
-    override_clause = f"{rule}, as the configuration says of {override.topics}"
-    return "; ".join(clause for clause in (silence(row), override_clause) if clause)
+    return f"{rule}, as the configuration says of {override.topics}"
 
 
-def silence(row: EvidenceFacts) -> str | None:
+def silence(row: StreamFacts) -> str | None:
     """Return how long it is silent and since when; None where it never advanced."""
     if row.last_advance is None:
         return None
@@ -143,12 +152,7 @@ def silence(row: EvidenceFacts) -> str | None:
     return f"silent {duration(row.silence_seconds)} (since {since})"
 
 
-def describe_first_poll(first_poll: float) -> str:
-    """Return the silence of a stream in words, if nobody saw it advance since its ``first_poll`` (Unix seconds)."""
-    return f"silent at least since {moment(first_poll)}, when it was first polled"
-
-
-def _rested(row: EvidenceFacts) -> str | None:
+def _rested(row: StreamFacts) -> str | None:
     since = math.inf if row.last_advance is None else row.last_advance
     found = [one for one in row.rests or () if one.since < row.as_of and one.until > since]
     if not found:
@@ -164,12 +168,26 @@ def _when(rest: Rest) -> str:
     return f"{since.removesuffix(' UTC')} to {until}"
 
 
-def _held(row: EvidenceFacts) -> str | None:
-    why = row.held if row.falling is None else row.falling.describe(row.expected_by, row.as_of)
+def _held(row: StreamFacts) -> str | None:
+    why = _held_alone(row) if row.held is None else row.held
+    if row.falling is not None:
+        why = row.falling.describe(row.expected_by, row.as_of)
     return None if why is None else f"held: {why}"
 
 
-def _usual_silence(row: EvidenceFacts) -> str | None:
+def _held_alone(row: StreamFacts) -> str | None:
+    silence = row.silence
+    if row.verdict != Verdict.HELD or silence is None or _unproved(row):
+        return None
+    good, missed = silence.polls_good, silence.polls_missed
+    if silence.settling:
+        return f"the exporter has polled it only {plural(good, 'time')} since it started"
+    if good < GOOD_SHARE * (good + missed):
+        return f"only {good:,} of {good + missed:,} polls in this silence were good"
+    return f"its silence is proved until {moment(silence.until)} only"
+
+
+def _usual_silence(row: StreamFacts) -> str | None:
     if row.schedule is not None and row.last_advance is not None:
         missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET) and not _unproved(row)
         return row.schedule.describe_missed_run(row.last_advance, row.as_of) if missing else str(row.schedule)
@@ -225,11 +243,11 @@ def _count(slots: float) -> str:
     return f"{slots:.0f}" if slots >= 10 else f"{slots:.1f}"
 
 
-def _by_the_hour(row: EvidenceFacts) -> bool:
+def _by_the_hour(row: StreamFacts) -> bool:
     return row.slot_seconds == _HOUR
 
 
-def _limits(row: EvidenceFacts) -> str | None:
+def _limits(row: StreamFacts) -> str | None:
     dead_from = None if row.expected_by is None else _same_day(row, row.expected_by)
     from_ = None if row.suspect_from is None else f"suspect since {_same_day(row, row.suspect_from)}"
     if row.verdict in (Verdict.DEAD, Verdict.RETIRED):
@@ -254,19 +272,19 @@ def _limits(row: EvidenceFacts) -> str | None:
     return f"dead from {moment(row.expected_by)}{' if still silent' if row.expected_by < row.as_of else ''}"
 
 
-def _if_proved(row: EvidenceFacts, from_: str | None) -> str | None:
+def _if_proved(row: StreamFacts, from_: str | None) -> str | None:
     if from_ is None or not _unproved(row):
         return from_
     return f"held: its silence is not proved; {from_} if it is still silent"
 
 
-def _unproved(row: EvidenceFacts) -> bool:
+def _unproved(row: StreamFacts) -> bool:
     if row.verdict != Verdict.HELD or row.suspect_from is None or row.observed_until is None:
         return False
     return row.suspect_from > row.observed_until
 
 
-def _by_period(row: EvidenceFacts) -> bool:
+def _by_period(row: StreamFacts) -> bool:
     if row.max_silence_seconds is None or row.schedule is not None:
         return False
     if row.last_advance is None or row.expected_by is None:
@@ -274,13 +292,13 @@ def _by_period(row: EvidenceFacts) -> bool:
     return row.expected_by - row.last_advance >= row.max_silence_seconds - 1.0
 
 
-def _same_day(row: EvidenceFacts, at: float) -> str:
+def _same_day(row: StreamFacts, at: float) -> str:
     """Return a moment, without its date if the whole silence is in one day: the line already has that date."""
     day = None if row.last_advance is None else row.last_advance // _DAY
     return moment(at, "%H:%M") if at // _DAY == day == row.as_of // _DAY else moment(at)
 
 
-def _missing(row: EvidenceFacts) -> str:
+def _missing(row: StreamFacts) -> str:
     slots = row.active_slots or 0
     if slots == 0 and row.state == State.NEVER_WRITTEN:
         return "never written"
@@ -299,7 +317,7 @@ def _missing(row: EvidenceFacts) -> str:
     return "not every partition could be read"
 
 
-def _proved_until(row: EvidenceFacts) -> str | None:
+def _proved_until(row: StreamFacts) -> str | None:
     if row.unreadable_since is not None:
         return f"unreadable since {moment(row.unreadable_since)} ({row.reason or 'no answer'})"
     until = row.observed_until
@@ -309,7 +327,7 @@ def _proved_until(row: EvidenceFacts) -> str | None:
     return f"{'not all of it looked at' if whole else 'not looked at'} since {moment(until)}"
 
 
-def _misdated(row: EvidenceFacts) -> str | None:
+def _misdated(row: StreamFacts) -> str | None:
     if row.state == State.FUTURE:
         return "newest record dated in the future"
     if row.state == State.CONTRADICTORY:
@@ -319,7 +337,7 @@ def _misdated(row: EvidenceFacts) -> str | None:
     return None
 
 
-def _siblings(row: EvidenceFacts) -> str | None:
+def _siblings(row: StreamFacts) -> str | None:
     if row.partitions <= 1 or row.partitions_learning >= row.partitions:
         return None
     live = f"{row.partitions_live} of {row.partitions} partitions of {row.topic} live"

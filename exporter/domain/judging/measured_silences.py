@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Floats, Rows, replace_nan
 from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
 from exporter.domain.history.streams import Streams, Strings, objects
-from exporter.domain.judging import evidence
 from exporter.domain.judging.detection import overrule_silences
+from exporter.domain.judging.evidence import evidence
 from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SECONDS, find_limits, judge_ages
+from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.learning.baselines import WEEKS, Baselines, longest_usual
 from exporter.domain.learning.drops import DAY
 from exporter.domain.learning.hours import Integers
@@ -65,7 +67,7 @@ class MeasuredSilences:
                 return np.broadcast_to(np.asarray(otherwise, column.dtype), (count,)).copy()
             return np.where(there, column[row], otherwise)
 
-        self.slot = of_baseline(baselines.slot_seconds, BY_HOUR.seconds)
+        self.slot_seconds = of_baseline(baselines.slot_seconds, BY_HOUR.seconds)
         self.active_slots = of_baseline(baselines.active_slots, streams.known_slots).astype(np.int64)
         self.weeks = of_baseline(baselines.weeks, 0).astype(np.int64)
         self.history_start = of_baseline(baselines.history_start, streams.known_since)
@@ -78,20 +80,23 @@ class MeasuredSilences:
         self._scale = np.where(by_schedule, 1.0, of_baseline(scale, 1.0))
         self.largest_missed = of_baseline(baselines.largest_missed, np.nan) * self._scale
         by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
-        self.suspect_limit, self.max_silence_seconds = (
+        self.suspect_silence_seconds, self.max_silence_seconds = (
             of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
         self.rests = _resting(streams, baselines, row)
         excused = extra_seconds_for_rests(
-            longest_usual(self.suspect_limit, self.max_silence_seconds), streams.last_advance, self.rests
+            longest_usual(self.suspect_silence_seconds, self.max_silence_seconds), streams.last_advance, self.rests
         )
-        self.suspect_limit, self.max_silence_seconds = self.suspect_limit + excused, self.max_silence_seconds + excused
+        self.suspect_silence_seconds, self.max_silence_seconds = (
+            self.suspect_silence_seconds + excused,
+            self.max_silence_seconds + excused,
+        )
         of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
         for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
             of_baselines[place] = rests
         self._clocks = baselines.clocks(of_baselines)
         self._clock = np.where(by_clock, row, -1)
-        self.suspect, self.dead = (
+        self.suspect_score, self.dead_score = (
             np.where(streams.whole, getattr(thresholds[TOPIC], name), getattr(thresholds[PARTITION], name)).astype(
                 np.float64
             )
@@ -100,12 +105,12 @@ class MeasuredSilences:
         by_period = ~np.isnan(self.max_silence_seconds)
         by_gaps = ~by_clock & ~by_period & ~np.isnan(streams.last_advance)
         gaps, seconds = self._known_gaps(there)
-        of_gaps = find_limits(gaps, seconds, self.suspect, self.dead)
+        of_gaps = find_limits(gaps, seconds, self.suspect_score, self.dead_score)
         self.active_slots = np.where(by_gaps, gaps + 1.0, self.active_slots).astype(np.int64)
         self.history_start = np.where(by_gaps, streams.last_advance - seconds, self.history_start)
-        self.suspect_limit, self.max_silence_seconds = (
+        self.suspect_silence_seconds, self.max_silence_seconds = (
             np.where(by_gaps, limit, learned)
-            for limit, learned in zip(of_gaps, (self.suspect_limit, self.max_silence_seconds), strict=True)
+            for limit, learned in zip(of_gaps, (self.suspect_silence_seconds, self.max_silence_seconds), strict=True)
         )
         self.rule = np.select(
             [by_schedule, by_clock, by_period, by_gaps],
@@ -119,10 +124,10 @@ class MeasuredSilences:
         rules = SilenceRules(
             self._clocks,
             self._clock,
-            self.slot,
-            self.suspect,
-            self.dead,
-            self.suspect_limit,
+            self.slot_seconds,
+            self.suspect_score,
+            self.dead_score,
+            self.suspect_silence_seconds,
             self.max_silence_seconds,
             falling_since,
             falling_until,
@@ -136,7 +141,7 @@ class MeasuredSilences:
         self.scores = rules.judge(
             JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
         )
-        self.has_expectation, self.held = self.scores.has_expectation, self.scores.falling
+        self.silence_score = np.where(self._clock >= 0, self.scores.score, np.nan)
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
         self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))
@@ -164,25 +169,6 @@ class MeasuredSilences:
         seconds = np.select([young, there], [lived, last - self.history_start], 0.0)
         return np.maximum(gaps, 0).astype(np.float64), seconds
 
-    def columns(self) -> dict[str, Any]:
-        """Return the columns of Verdicts that are neither counts nor texts."""
-        return {
-            "silence": self.silence_seconds,
-            "slot_seconds": self.slot,
-            "active_slots": self.active_slots,
-            "history_start": self.history_start,
-            "weeks": self.weeks,
-            "missed_slots": self.missed_slots,
-            "largest_missed": self.largest_missed,
-            "suspect_limit": self.suspect_limit,
-            "limit": self.max_silence_seconds,
-            "suspect_from": self.suspect_from,
-            "expected_by": self.expected_by,
-            "suspect_score": self.suspect,
-            "dead_score": self.dead,
-            "score": np.where(self._clock >= 0, self.scores.score, np.nan),
-        }
-
     def overrule(
         self,
         rows: Rows,
@@ -194,27 +180,19 @@ class MeasuredSilences:
         """Write what the configuration decides into ``verdict``, ``columns`` and ``lines``."""
         limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
         overrides = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
-        verdict[rows] = overrule_silences(self._silences(rows), overrides, self.as_of).verdict
+        silences = self._silences(rows)
+        verdict[rows] = overrule_silences(silences, overrides, self.as_of).verdict
         for name, value in (
-            ("limit", np.full(len(rows), limit)),
-            ("suspect_limit", np.full(len(rows), SUSPECT_SHARE * limit)),
+            ("max_silence_seconds", limit),
+            ("suspect_silence_seconds", SUSPECT_SHARE * limit),
             ("suspect_from", self.streams.last_advance[rows] + SUSPECT_SHARE * limit),
             ("expected_by", self.streams.last_advance[rows] + limit),
-            ("score", np.full(len(rows), np.nan)),
+            ("silence_score", np.nan),
         ):
-            columns[name] = columns[name].copy()
             columns[name][rows] = value
-        for row in rows.tolist():
-            line = evidence.explain_override(self._line(row, VERDICTS[verdict[row]]), override)
-            lines[row] = "; ".join(clause for clause in (self._unseen(row, VERDICTS[verdict[row]]), line) if clause)
-
-    def _unseen(self, row: int, verdict: Verdict) -> str | None:
-        if not np.isnan(self.streams.last_advance[row]):
-            return None
-        since = self.streams.unchanged_since[row]
-        if not np.isnan(since):
-            return evidence.describe_first_poll(since)
-        return "learning: since when it is silent is not known" if verdict is Verdict.LEARNING else None
+        for place, row in enumerate(rows.tolist()):
+            facts = self._facts(row, VERDICTS[verdict[row]])
+            lines[row] = evidence(replace(facts, override=override, silence=silences.silence(place)))
 
     def _silences(self, rows: Rows) -> Silences:
         """Return silences since the last advance; if unknown, since the first poll that saw the present end offset."""
@@ -225,7 +203,7 @@ class MeasuredSilences:
         until = np.where(there, np.maximum(since, observed), 0.0)
         nothing = np.zeros(len(rows), np.bool_)
         none = np.zeros(len(rows), np.int64)
-        return Silences(there, since, until, known, known, nothing, none, none, np.full(len(rows), np.nan))
+        return Silences(there, since, until, known, there, nothing, none, none, np.full(len(rows), np.nan))
 
     def lines(
         self, verdict: NDArray[np.int8], partitions: Integers, live: Integers, learning: Integers
@@ -236,18 +214,16 @@ class MeasuredSilences:
         may_be_held = np.isin(verdict, _ALARMING) & self.scores.holdable
         for row in range(count):
             counts = int(partitions[row]), int(live[row]), int(learning[row])
-            lines[row] = evidence.evidence(self._line(row, VERDICTS[verdict[row]], *counts))
+            lines[row] = evidence(self._facts(row, VERDICTS[verdict[row]], *counts))
             if may_be_held[row]:
-                if_held[row] = evidence.evidence(self._line(row, Verdict.HELD, *counts))
+                if_held[row] = evidence(self._facts(row, Verdict.HELD, *counts))
         return lines, if_held
 
-    def _line(
-        self, row: int, verdict: Verdict, partitions: int = 1, live: int = 0, learning: int = 0
-    ) -> evidence.EvidenceFacts:
+    def _facts(self, row: int, verdict: Verdict, partitions: int = 1, live: int = 0, learning: int = 0) -> StreamFacts:
         streams, partition = self.streams, int(self.streams.partition[row])
         numbers: dict[str, Any] = {name: replace_nan(getattr(streams, name)[row]) for name in _NUMBERS_OF_STREAMS}
         numbers |= {name: replace_nan(getattr(self, name)[row]) for name in _NUMBERS}
-        return evidence.EvidenceFacts(
+        return StreamFacts(
             as_of=self.as_of,
             topic=streams.name[row],
             partition=None if partition < 0 else partition,
@@ -256,22 +232,23 @@ class MeasuredSilences:
             reason=streams.reason[row],
             active_slots=int(self.active_slots[row]),
             weeks=int(self.weeks[row]),
-            slot_seconds=float(self.slot[row]),
+            slot_seconds=float(self.slot_seconds[row]),
             partitions=partitions,
             partitions_live=live,
             partitions_learning=learning,
             schedule=self.schedule[row],
             rests=self.rests[row],
-            falling=streams.falling[row] if self.held[row] else None,
-            by_gaps=self.rule[row] == GAPS,
+            falling=streams.falling[row] if self.scores.falling[row] else None,
+            rule=self.rule[row],
+            last_record=replace_nan(streams.newest[row]),
             records=None if np.isnan(streams.end_offset[row]) else int(streams.end_offset[row]),
             **numbers,
         )
 
 
-_NUMBERS_OF_STREAMS = ("last_advance", "observed_until", "unreadable_since", "polled_from", "newest")
+_NUMBERS_OF_STREAMS = ("last_advance", "observed_until", "unreadable_since", "polled_from")
 _NUMBERS = (
-    *("silence_seconds", "history_start", "observed_seconds", "largest_silence_seconds", "largest_silence_end"),
+    *("history_start", "observed_seconds", "largest_silence_seconds", "largest_silence_end"),
     *("missed_slots", "largest_missed", "max_silence_seconds", "suspect_from", "expected_by"),
 )
 """What evidence shows of streams, and of what is measured of them."""

@@ -35,9 +35,6 @@ def mark_dead_sources(compared: Comparison, source: Assessment | None) -> Compar
     return replace(compared, table=replace(table, state=state))
 
 
-SILENT = (Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)
-"""Verdicts on a silence that is longer than usual."""
-
 _INTERNAL = re.compile(
     r"_.*|.*-(changelog|repartition|subscription-(registration|response).*)|(.*[-._])?(connect|mm2)[-._].*"
     r"|.*[-._](configs|offsets|status|config|offset|storage)|(.*[-._])?schemas?|.*\.internal|(.*\.)?heartbeats",
@@ -47,35 +44,6 @@ _INTERNAL = re.compile(
 
 PAUSE_TIMES = 2.0
 """Multiple of a topic's longest pause. A topic is not over until its silence reaches this multiple."""
-
-
-def readers_line(of: Readership, *, silent: bool) -> str:
-    """Return how many consumer groups read a topic, in words; those that only committed in it are listed apart."""
-    still, verb = " still" if silent else "", "reads" if of.assigned == 1 else "read"
-    read = f"{plural(of.assigned, 'consumer group')}{still} {verb} it" if of.assigned else "no consumer group reads it"
-    left = f"{plural(of.committed, 'group')} committed in it and left it" if of.committed else ""
-    gone = f"{plural(of.gone, 'group')} without a member committed in it" if of.gone else ""
-    return "; ".join(filter(None, (read, left, gone)))
-
-
-def replica_line(state: str | None, source: str, *, source_lives: bool, whole: bool, silent: bool) -> str | None:
-    """Return the replica state of a copy of ``source`` in words, None where it does not help to explain the verdict.
-
-    ``state`` is that of the worst partition of its topic, so for one partition (``whole`` is false)
-    the line speaks of some partitions.
-    """
-    match state:
-        case ReplicaState.STOPPED if whole and silent:
-            return f"source {source}{' lives' if source_lives else ' went on'}, replica silent: replication stopped"
-        case ReplicaState.STOPPED:
-            return f"replication of {source} stopped in some partitions"
-        case ReplicaState.BEHIND:
-            return f"behind its source {source}" if whole else f"replication of {source} is behind in some partitions"
-        case ReplicaState.SOURCE_DEAD_TOO:
-            return f"its source {source} is dead too"
-        case ReplicaState.IN_STEP if silent:
-            return f"in step with its source {source}"
-    return None
 
 
 def is_internal(topic: str) -> bool:

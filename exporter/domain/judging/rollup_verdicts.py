@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.history.streams import Streams, Strings, objects
-from exporter.domain.judging import evidence
 from exporter.domain.judging.detection import follow_topics
+from exporter.domain.judging.evidence import FOLLOWS
 from exporter.domain.judging.measured_silences import MeasuredSilences
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.hours import Integers
@@ -34,21 +34,21 @@ class Verdicts:
     verdict: NDArray[np.int8]
     """Indices into VERDICTS."""
     rule: Strings
-    silence: Floats
+    silence_seconds: Floats
     slot_seconds: Floats
     active_slots: Integers
     history_start: Floats
     weeks: Integers
     missed_slots: Floats
     largest_missed: Floats
-    """Both count as many slots as were active in the past (``profiles.missed_scale``)."""
-    suspect_limit: Floats
-    limit: Floats
+    """Both count as many slots as were active in the past (``profiles.scale_missed``)."""
+    suspect_silence_seconds: Floats
+    max_silence_seconds: Floats
     suspect_from: Floats
     expected_by: Floats
     suspect_score: Floats
     dead_score: Floats
-    score: Floats
+    silence_score: Floats
     partitions: Integers
     partitions_live: Integers
     evidence: Strings
@@ -63,14 +63,17 @@ class Verdicts:
     hold_expired: Flags
     overdue: Floats
     """Unix seconds; see ``Scores.overdue``."""
-    rests: Strings
-    """The rests of each stream that count."""
     incident: Strings
     """The name of the drop that holds each."""
-    learned_rule: Strings
-    """The rule without overrides. The limits, in seconds, are also without overrides; NaN where there is none."""
-    learned_suspect_limit: Floats
-    learned_limit: Floats
+    measured: MeasuredSilences
+    """What was learned, without overrides: rules, limits and rests."""
+
+
+_MEASURED = (
+    *("silence_seconds", "slot_seconds", "active_slots", "history_start", "weeks", "missed_slots", "largest_missed"),
+    *("suspect_silence_seconds", "max_silence_seconds", "suspect_from", "expected_by", "suspect_score", "dead_score"),
+    "silence_score",
+)
 
 
 def judge(
@@ -88,18 +91,17 @@ def judge(
     """
     measured = MeasuredSilences(streams, baselines, row, as_of, thresholds)
     in_force = _in_force(streams, overrides, as_of)
-    verdict, columns = measured.verdicts(), measured.columns()
+    verdict, columns = measured.verdicts(), {name: getattr(measured, name).copy() for name in _MEASURED}
     follows, of = _follow(streams, verdict)
     verdict[follows] = verdict[of]
-    for name in ("suspect_limit", "limit", "suspect_from", "expected_by"):
-        columns[name] = columns[name].copy()
+    for name in ("suspect_silence_seconds", "max_silence_seconds", "suspect_from", "expected_by"):
         columns[name][follows] = columns[name][of]
     learning, live = (_counted(streams, np.isin(verdict, of)) for of in ([VERDICT_CODES[Verdict.LEARNING]], _LIVE))
     partitions = _counted(streams, ~np.isin(verdict, []))
     lines, if_held = measured.lines(verdict, partitions, live, learning)
     for each in (lines, if_held):
-        each[follows] = [evidence.FOLLOWS + line if line else None for line in each[of]]
-    rule = measured.rule.copy()
+        each[follows] = [FOLLOWS + line if line else None for line in each[of]]
+    rule, falling = measured.rule.copy(), measured.scores.falling
     decided = np.zeros(len(streams), np.bool_)
     for override, rows in in_force.items():
         measured.overrule(rows, override, verdict, columns, lines)
@@ -111,18 +113,15 @@ def judge(
         partitions_live=_counted(streams, np.isin(verdict, _LIVE)) if in_force else live,
         evidence=lines,
         evidence_if_held=if_held,
-        has_expectation=measured.has_expectation & ~decided,
+        has_expectation=measured.scores.has_expectation & ~decided,
         unusual=measured.scores.unusual,
-        holdable=measured.scores.holdable & measured.has_expectation & ~decided,
+        holdable=measured.scores.holdable & measured.scores.has_expectation & ~decided,
         hold_expired=measured.scores.hold_expired,
         overdue=np.where(decided, np.nan, measured.scores.overdue),
-        rests=measured.rests,
         incident=objects(
-            [one.name if held else None for one, held in zip(streams.falling, measured.held & ~decided, strict=True)]
+            [one.name if held else None for one, held in zip(streams.falling, falling & ~decided, strict=True)]
         ),
-        learned_rule=measured.rule,
-        learned_suspect_limit=measured.suspect_limit,
-        learned_limit=measured.max_silence_seconds,
+        measured=measured,
         **columns,
     )
 
