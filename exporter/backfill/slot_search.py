@@ -127,6 +127,10 @@ class _Search:
         """The records before it are in slots."""
         self._hidden_from = np.full(count, np.nan)
         """The first boundary without an answer since the last one with one."""
+        self._unanswered = np.full(count, np.nan)
+        """The last boundary without an answer."""
+        self._answered = np.full(count, np.nan)
+        """A later boundary with one. Between the two the first one with an answer is searched."""
         self._last_asked = np.zeros(count, dtype=np.bool_)
         self._begin, self._offset = self._boundary.copy(), self._passed.copy()
         """Begin and first record of the last slot."""
@@ -141,12 +145,28 @@ class _Search:
             self.failed[going] = np.where(undated, reason_code(Reason.UNSUPPORTED_FORMAT), answers.reason)
             good = self.failed[going] == ANSWERED
             going, answers = going[good], answers[good]
-            lost = going[~answers.found]
-            begun = lost[np.isnan(self._hidden_from[lost]) & (self._boundary[lost] < self._stretches.end[lost])]
-            self._hidden_from[begun] = self._boundary[begun]
-            self._boundary[lost] += self._slot
-            found = answers.found
+            self._pass_hidden(going[~answers.found])
+            found, at = answers.found, self._boundary[going]
+            far = found & (at < self._stretches.end[going]) & (at - self._unanswered[going] > self._slot)
+            self._answered[going[far]] = at[far]
+            self._boundary[going[far]] = self._middle(going[far])
+            found &= ~far
             self._take(going[found], answers.offset[found], answers.timestamp[found])
+
+    def _pass_hidden(self, at: Rows) -> None:
+        """Choose what to ask for where the last boundary has no answer: twice as far ahead each time."""
+        boundary, end = self._boundary[at], self._stretches.end[at]
+        begun = np.isnan(self._hidden_from[at]) & (boundary < end)
+        self._hidden_from[at[begun]] = boundary[begun]
+        self._unanswered[at] = boundary
+        last = self._slot_of(self._newest[at], end)
+        further = np.minimum(2 * boundary - self._hidden_from[at] + self._slot, last)
+        ahead = np.where(boundary < last, further, boundary + self._slot)
+        self._boundary[at] = np.where(self._answered[at] > boundary, self._middle(at), ahead)
+
+    def _middle(self, at: Rows) -> Floats:
+        low, high = self._unanswered[at], self._answered[at]
+        return np.asarray(low + np.maximum(np.floor((high - low) / 2 / self._slot), 1) * self._slot)
 
     def _continue(self, going: Rows) -> Rows:
         """Return which stretches need another look-up, and finish the others."""
@@ -189,6 +209,7 @@ class _Search:
         hidden = ~np.isnan(self._hidden_from[at])
         at, until = at[hidden], np.minimum(until[hidden], self._stretches.end[at[hidden]])
         self._begin[at], self._offset[at], self._hidden_from[at] = self._hidden_from[at], self._passed[at], np.nan
+        self._unanswered[at], self._answered[at] = np.nan, np.nan
         unknown, no = np.full(len(at), np.nan), np.zeros(len(at), dtype=np.bool_)
         self._found.append(_Slots(at, self._begin[at], until, self._offset[at], unknown, no))
 
