@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
@@ -28,8 +28,8 @@ from spark_rollups.report.model import (
     ReportSection,
     StreamFinding,
     SummaryCounts,
-    Tally,
     TopicKey,
+    VerdictCount,
 )
 from spark_rollups.report.summary import notes, summary, then, warnings
 
@@ -153,8 +153,8 @@ def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) 
         for one in _SECTIONS
     )
     topics = add_advice(sorted((row for row in facts.judged if row.is_topic), key=_name))
-    candidates, tallies = candidates_of(topics), _tallies(topics, facts.week_ago)
-    counts = _counts(sections, topics, candidates, tallies)
+    candidates = candidates_of(topics)
+    counts = _counts(sections, topics, candidates, facts.week_ago)
     return Report(
         as_of=facts.as_of,
         week_ago_as_of=facts.week_ago_as_of,
@@ -163,7 +163,7 @@ def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) 
         counts=counts,
         warnings=tuple(warnings(facts, zone)),
         notes=(*notes(facts, zone), *facts.drops),
-        tallies=tallies,
+        verdicts=_count_verdicts(topics, facts.week_ago),
         sections=sections,
         candidates=candidates,
         ask_first=tuple(topic for topic in topics if topic.ask_first),
@@ -177,21 +177,13 @@ def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) 
     )
 
 
-def _tallies(topics: Iterable[Entry], week_ago: Iterable[Entry] | None) -> tuple[Tally, ...]:
-    now: dict[str, Counter[str]] = defaultdict(Counter)
-    for topic in topics:
-        now[topic.cluster][topic.finding.verdict] += 1
-    before: dict[str, Counter[str]] = defaultdict(Counter)
-    for topic in week_ago or ():
-        before[topic.cluster][topic.finding.verdict] += 1
+def _count_verdicts(topics: Iterable[Entry], week_ago: Iterable[Entry] | None) -> tuple[VerdictCount, ...]:
+    now, then = (Counter(topic.finding.verdict for topic in of) for of in (topics, week_ago or ()))
     return tuple(
-        Tally(cluster, _in_order(now[cluster]), None if week_ago is None else _in_order(before[cluster]))
-        for cluster in sorted({*now, *before})
+        VerdictCount(verdict.value, now[verdict], None if week_ago is None else then[verdict])
+        for verdict in Verdict
+        if now[verdict] or then[verdict]
     )
-
-
-def _in_order(counted: Mapping[str, int]) -> dict[str, int]:
-    return {verdict.value: counted[verdict] for verdict in Verdict if counted.get(verdict)}
 
 
 def _entries(facts: Facts) -> dict[str, list[Entry]]:
@@ -276,11 +268,13 @@ def _name(entry: Entry) -> tuple[str, str, str]:
 
 
 def _counts(
-    sections: Iterable[ReportSection], topics: Sequence[Entry], candidates: Iterable[Entry], tallies: Iterable[Tally]
+    sections: Iterable[ReportSection],
+    topics: Sequence[Entry],
+    candidates: Iterable[Entry],
+    week_ago: Iterable[Entry] | None,
 ) -> SummaryCounts:
     count = {section.key: section.count for section in sections}
     sizes = [size for topic in candidates if (size := topic.about.disk_bytes) is not None]
-    week_ago = [tally.week_ago for tally in tallies if tally.week_ago is not None]
     return SummaryCounts(
         topics=len(topics),
         died=count["newly-dead"],
@@ -290,10 +284,14 @@ def _counts(
         abandoned=count["abandoned"],
         too_new=count["learning"],
         without_records=count["never-written"].topics + count["empty"].topics,
-        dead_topics=sum(topic.finding.verdict == Verdict.DEAD for topic in topics),
-        dead_topics_week_ago=sum(one.get(Verdict.DEAD, 0) for one in week_ago) if week_ago else None,
+        dead_topics=_count_dead(topics),
+        dead_topics_week_ago=None if week_ago is None else _count_dead(week_ago),
         bytes_to_win_back=sum(sizes) if sizes else None,
     )
+
+
+def _count_dead(topics: Iterable[Entry]) -> int:
+    return sum(topic.finding.verdict == Verdict.DEAD for topic in topics)
 
 
 def _page(owner: str | None) -> str:

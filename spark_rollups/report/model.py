@@ -6,7 +6,6 @@ them is laid out is the renderer's concern.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import NamedTuple
@@ -227,15 +226,12 @@ class SummaryCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """How many topics of one cluster have each verdict, now and a week ago; absent means none.
+class VerdictCount:
+    """How many topics have a verdict, now and a week ago; None where no verdicts of then are on record."""
 
-    Those of a week ago are None where no verdicts of then are on record.
-    """
-
-    cluster: str
-    topics: Mapping[str, int]
-    week_ago: Mapping[str, int] | None = None
+    verdict: str
+    topics: int
+    week_ago: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +295,7 @@ class Report:
     counts: SummaryCounts
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
-    tallies: tuple[Tally, ...]
+    verdicts: tuple[VerdictCount, ...]
     sections: tuple[ReportSection, ...]
     candidates: tuple[Entry, ...]
     """Dead or retired topics of which it is proved that nobody needs them; the largest first."""

@@ -85,16 +85,13 @@ def _environment() -> Environment:
 
 def _context(report: Report) -> dict[str, Any]:
     zone = report.zone
-    totals = _totals(report)
     return {
         "report": report,
         "groups": [part for part in report.owners or (report,) if _action(part)],
         "owner_names": [part.owner for part in report.owners if part.owner is not None],
         "others": [section for section in report.sections if section.key not in (*ACTION, *_ABOVE)],
-        "totals": totals,
-        "verdicts": [verdict for verdict, _, _ in totals],
         "meanings": wording.VERDICT_MEANINGS,
-        "clusters": [tally.cluster for tally in report.tallies],
+        "clusters": sorted({topic.cluster for topic in (*report.topics, *report.section("gone").entries)}),
         "live": [
             topic for topic in report.topics if topic.finding.verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)
         ],
@@ -104,20 +101,6 @@ def _context(report: Report) -> dict[str, Any]:
         "beside": "../" if report.of_owner else "",
         **LIMITS,
     }
-
-
-def _totals(report: Report) -> list[tuple[str, int, int | None]]:
-    now = [tally.topics for tally in report.tallies]
-    then = [tally.week_ago for tally in report.tallies if tally.week_ago is not None]
-    return [
-        (
-            verdict.value,
-            sum(counted.get(verdict, 0) for counted in now),
-            sum(counted.get(verdict, 0) for counted in then) if then else None,
-        )
-        for verdict in Verdict
-        if any(verdict in counted for counted in (*now, *then))
-    ]
 
 
 def _action(part: Report) -> list[tuple[ReportSection, Entry]]:
