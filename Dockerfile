@@ -46,6 +46,7 @@ ENV PATH=/opt/topic-liveness/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     MALLOC_ARENA_MAX=1 \
     MALLOC_TRIM_THRESHOLD_=16777216 \
+    ARROW_DEFAULT_MEMORY_POOL=system \
     HOME=/tmp
 WORKDIR /var/lib/topic-liveness
 VOLUME /var/lib/topic-liveness

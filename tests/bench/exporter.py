@@ -48,6 +48,7 @@ _SETTINGS = {
     # As the image and the unit of systemd set it.
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_TRIM_THRESHOLD_": "16777216",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 _LONGEST = 300.0
 _POLL_TIMEOUT = 180.0
