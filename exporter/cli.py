@@ -76,7 +76,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         from exporter.factory.sources import connect
 
         sources = check_with_web_config(settings, lambda: connect(settings, processes))
-        warn_of_exposed(config, sources)
+        warn_of_exposed(settings, sources)
         return run_exporter(settings, processes, sources)
 
 
@@ -127,7 +127,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     from exporter.settings.load import load_settings
 
     settings = load_settings(config, bootstrap_server, os.environ)
-    exposed = check_with_web_config(settings, lambda: check_properties(settings, config))
+    exposed = check_with_web_config(settings, lambda: check_properties(settings))
     for line in exposed:
         click.echo(f"Warning: {line}", err=True)
     names = ", ".join(cluster.name for cluster in settings.clusters)
@@ -327,7 +327,6 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     from exporter.doctor import examination as checks
     from exporter.doctor.findings import write
     from exporter.settings.load import load_settings
-    from exporter.settings.properties import list_exposed_in
 
     try:
         settings = load_settings(config, bootstrap_server, os.environ)
@@ -337,7 +336,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     # The findings report everything; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
     with waiting("checking"):
-        findings = checks.examine(settings, clusters_named(settings, cluster), inline=list_exposed_in(config))
+        findings = checks.examine(settings, clusters_named(settings, cluster))
     write(sys.stdout, findings, style)
     return checks.exit_code(findings)
 

@@ -64,7 +64,7 @@ def client_settings(
 
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
     settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
-    exposed = check_properties(settings, config)
+    exposed = check_properties(settings)
     set_up_logging(settings.log.level, settings.log.format)
     for line in exposed:
         log.warning("%s", line)
@@ -89,7 +89,7 @@ def job_settings(config: Path | None, history: str | None, master: str | None) -
     return load_settings(config, None, os.environ, overrides=given, with_clusters=False)
 
 
-def check_properties(settings: Settings, config: Path | None) -> list[str]:
+def check_properties(settings: Settings) -> list[str]:
     """Check each cluster's properties with librdkafka; return a line for each secret that is too widely readable.
 
     Raises SettingsError, also where a process that checks them ends.
@@ -99,7 +99,7 @@ def check_properties(settings: Settings, config: Path | None) -> list[str]:
 
     sources = connect(settings)
     try:
-        return list_exposed_secrets(config, sources)
+        return list_exposed_secrets(settings, sources)
     except SourceError as error:
         raise SettingsError((f"the properties of a cluster could not be checked: {error.detail}",)) from None
     finally:
@@ -131,26 +131,23 @@ def check_with_web_config(settings: Settings, check: Callable[[], Checked]) -> C
     return checked
 
 
-def warn_of_exposed(config: Path | None, sources: Mapping[str, RemoteClient]) -> None:
+def warn_of_exposed(settings: Settings, sources: Mapping[str, RemoteClient]) -> None:
     """Log a line for each secret of a cluster that is too widely readable; a client that does not start costs them."""
     from exporter.domain.ports import SourceError
 
     try:
-        for line in list_exposed_secrets(config, sources):
+        for line in list_exposed_secrets(settings, sources):
             log.warning("%s", line)
     except SourceError as error:
         log.warning("could not check who may read the secrets of clusters: %s", error.detail)
 
 
-def list_exposed_secrets(config: Path | None, sources: Mapping[str, RemoteClient]) -> list[str]:
+def list_exposed_secrets(settings: Settings, sources: Mapping[str, RemoteClient]) -> list[str]:
     """Return a line for each secret of a cluster that is too widely readable. Raises SourceError."""
-    from exporter.settings.properties import list_exposed_in
-
-    inline = list_exposed_in(config)
     return [
-        f"cluster {name}: {line}"
-        for name, source in sources.items()
-        for line in (*inline.get(name, ()), *source.exposed())
+        f"cluster {cluster.name}: {line}"
+        for cluster in settings.clusters
+        for line in (*cluster.kafka.exposed, *sources[cluster.name].exposed())
     ]
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 
 from exporter.clock import SystemClock
 from exporter.doctor import cluster as of_cluster
@@ -44,13 +43,8 @@ def examine(
     settings: Settings,
     clusters: Sequence[ClusterSettings],
     clock: Clock | None = None,
-    *,
-    inline: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Finding]:
-    """Run every check, those of this host first. Raises nothing: a check that fails is a finding.
-
-    ``inline`` has a line for each secret that the configuration file itself holds, by cluster.
-    """
+    """Run every check, those of this host first. Raises nothing: a check that fails is a finding."""
     clock = SystemClock() if clock is None else clock
     names = ", ".join(cluster.name for cluster in settings.clusters)
     found = [Finding("configuration", Severity.OK, f"valid, with {plural(len(settings.clusters), 'cluster')}: {names}")]
@@ -58,9 +52,7 @@ def examine(
     for name, outcome in call_within(HOST_SECONDS, mine).items():
         found += _or_failure(name, outcome)
     # No limit here: each part of the examination of a cluster has its own.
-    examinations = {
-        cluster.name: partial(_cluster, settings, cluster, clock, inline.get(cluster.name, ())) for cluster in clusters
-    }
+    examinations = {cluster.name: partial(_cluster, settings, cluster, clock) for cluster in clusters}
     of_clusters = []
     for name, outcome in call_within(None, examinations, at_once=len(examinations) or 1).items():
         of_clusters += [replace(finding, cluster=name) for finding in _or_failure("examination", outcome)]
@@ -87,14 +79,13 @@ def _cluster(
     settings: Settings,
     cluster: ClusterSettings,
     clock: Clock,
-    inline: Sequence[str],
 ) -> list[Finding]:
     poll = settings.poll_of(cluster)
     try:
         collectors = build_cluster(cluster, settings, clock)
     except ValueError as error:
         return [make_finding("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
-    found = list(_secrets([*inline, *collectors.source.exposed()]))
+    found = list(_secrets([*cluster.kafka.exposed, *collectors.source.exposed()]))
     # A poll ends within its interval, except for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
     [outcome] = call_within(limit, {cluster.name: collectors.poller.poll}).values()

@@ -15,7 +15,7 @@ from exporter.domain.formatting import spell_duration
 from exporter.settings.delivery import WRITTEN_OUT
 from exporter.settings.document import Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.errors import SettingsError
-from exporter.settings.properties import MASK, KafkaProperties, is_secret
+from exporter.settings.properties import MASK, KafkaProperties, is_secret, list_exposed
 from exporter.settings.rules import BROKEN_RULES, find_section
 from exporter.settings.schema import ReplicaSettings, Settings
 from exporter.settings.topics import OutageSettings
@@ -96,16 +96,20 @@ def load_settings(
     settings = _validated(document, environ)
     if settings is None or document.problems:
         raise SettingsError(tuple(_render(document)))
-    return _with_places(settings, document)
+    return _with_places(settings, document, path)
 
 
-def _with_places(settings: Settings, document: Document) -> Settings:
-    """Keep the origin of each librdkafka property for error messages of librdkafka."""
+def _with_places(settings: Settings, document: Document, path: FilePath | None) -> Settings:
+    """Keep the origin of each librdkafka property for error messages of librdkafka, and which secrets are exposed."""
     clusters = []
     for index, cluster in enumerate(settings.clusters):
         paths: dict[str, Path] = {name: ("clusters", index, "kafka", name) for name in cluster.kafka}
         places = {name: document.place(path) for name, path in {**paths, "": ("clusters", index, "kafka")}.items()}
-        kafka = KafkaProperties(cluster.kafka, {name: place for name, place in places.items() if place is not None})
+        given = {name: place for name, place in places.items() if place is not None}
+        written = document.value(("clusters", index, "kafka"))
+        kafka = KafkaProperties(cluster.kafka, given)
+        if path is not None and isinstance(written, dict) and given.get("", "").startswith(f"{path}:"):
+            kafka.exposed = tuple(list_exposed(written, path))
         clusters.append(cluster.model_copy(update={"kafka": kafka}))
     return settings.model_copy(update={"clusters": tuple(clusters)})
 

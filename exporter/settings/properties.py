@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from exporter.settings.document import Document, Tree, read_yaml
 from exporter.storage.files import expand_home
 
 MASK = "***"
@@ -35,6 +34,8 @@ class KafkaProperties(dict[str, str | Path]):
     def __init__(self, values: Mapping[str, str | Path], places: Mapping[str, str] | None = None) -> None:
         super().__init__(values)
         self.places = {} if places is None else dict(places)
+        self.exposed: tuple[str, ...] = ()
+        """A line for each secret that the configuration itself tells every user of this host."""
 
     @classmethod
     def of(cls, written: Mapping[str, object]) -> KafkaProperties:
@@ -118,28 +119,16 @@ _NO_SECRET = re.compile(r".*\.(url|id|file|location|algorithm)|.*\.assertion\.cl
 """Properties that are masked like secrets as a precaution, but are none."""
 
 
-def list_exposed_in(path: Path | None) -> Mapping[str, tuple[str, ...]]:
-    """Return a line for each secret in the configuration ``path`` that every user of this host can read, by cluster.
+def list_exposed(written: Mapping[str, object], path: Path) -> Iterator[str]:
+    """Yield a line for each secret that properties as ``written`` in ``path`` tell every user of this host.
 
-    Values from the environment (``${NAME}``) and from secret files are not in the configuration. ``path`` is a
-    configuration that was loaded, None where there is none. Raises OSError where it no longer exists.
+    Values from the environment (``${NAME}``) and from secret files are not in the configuration. Raises OSError.
     """
-    if path is None or not (mode := stat.S_IMODE(path.stat().st_mode)) & stat.S_IROTH:
-        return {}
-    tree = read_yaml(path.read_text(encoding="utf-8-sig"), str(path), Document())
-    clusters = tree.get("clusters") if isinstance(tree, dict) else None
-    found: dict[str, tuple[str, ...]] = {}
-    for cluster in clusters if isinstance(clusters, list) else []:
-        kafka = cluster.get("kafka") if isinstance(cluster, dict) else None
-        if isinstance(cluster, dict) and isinstance(kafka, dict):
-            found[str(cluster.get("name"))] = tuple(
+    mode = stat.S_IMODE(path.stat().st_mode)
+    for name, value in sorted(written.items()) if mode & stat.S_IROTH else ():
+        literal = isinstance(value, str) and value and "${" not in value.replace("$${", "")
+        if literal and is_secret(name) and not _NO_SECRET.fullmatch(name.lower()):
+            yield (
                 f"{name}: its value is in {path}, which every user of this host can read (mode {mode:04o}); next "
                 "step: chmod o-r, or {file: PATH} or ${NAME} in its place"
-                for name, value in sorted(kafka.items())
-                if is_secret(name) and not _NO_SECRET.fullmatch(name.lower()) and _literal(value)
             )
-    return found
-
-
-def _literal(value: Tree) -> bool:
-    return isinstance(value, str) and value != "" and "${" not in value.replace("$${", "")

@@ -14,7 +14,6 @@ from exporter.kafka.credentials import Credentials, Property
 from exporter.secret_files import MAX_BYTES
 from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
-from exporter.settings.properties import list_exposed_in
 from exporter.settings.schema import Settings
 
 SECRET = "hunter2-of-the-file"  # noqa: S105 - of nothing
@@ -216,10 +215,10 @@ def test_a_password_in_the_configuration_itself_is_a_secret_that_everybody_may_r
     """Its text in a file that everybody may read is warned of, one line for each property, and is not quoted."""
     config = configuration(tmp_path, f"{value}\n      ssl.key.password: {value}\n      ssl.key.location: /run/tls.key")
     config.chmod(mode)
-    lines = list_exposed_in(config)
+    [cluster] = load_settings(config, environ={"KAFKA_PASSWORD": "x"}).clusters
     expected = (
         f"{{}}: its value is in {config}, which every user of this host can read (mode {mode:04o}); next step: "
         "chmod o-r, or {{file: PATH}} or ${{NAME}} in its place"
     )
     names = ("sasl.password", "ssl.key.password") if warned else ()
-    assert lines.get("prod", ()) == tuple(map(expected.format, names))
+    assert cluster.kafka.exposed == tuple(map(expected.format, names))
