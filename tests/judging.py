@@ -60,7 +60,7 @@ def judgement_in(judged: Judgements, row: int) -> Judgement:
 
 def judge(silence: Silence | None, expectation: Expectation | None, now: float) -> Judgement:
     """Judge one silence by its expectation, as ``Detector.assess`` does, but without incidents."""
-    silences = Silences.of([silence])
+    silences = silences_in([silence])
     rows = np.array([0 if expectation is not None and silence is not None else -1], dtype=np.intp)
     known = set_of([] if expectation is None else [expectation])
     return judgement_in(make_judgements(score_silences(known, silences, rows, now), silences), 0)
@@ -68,7 +68,24 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
 
 def overrule(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
     """Judge one silence by the configuration alone."""
-    return judgement_in(overrule_silences(Silences.of([silence]), OverrideColumns.of([override]), now), 0)
+    return judgement_in(overrule_silences(silences_in([silence]), OverrideColumns.of([override]), now), 0)
+
+
+def silences_in(silences: Iterable[Silence | None]) -> Silences:
+    """Return silences as columns."""
+    given = list(silences)
+    every = [Silence(0.0, 0.0, known=False) if each is None else each for each in given]
+    return Silences(
+        np.array([each is not None for each in given], dtype=np.bool_),
+        np.array([each.since for each in every], dtype=np.float64),
+        np.array([each.until for each in every], dtype=np.float64),
+        np.array([each.known for each in every], dtype=np.bool_),
+        np.array([each.advanced for each in every], dtype=np.bool_),
+        np.array([each.settling for each in every], dtype=np.bool_),
+        np.array([each.polls_good for each in every], dtype=np.int64),
+        np.array([each.polls_missed for each in every], dtype=np.int64),
+        np.array([np.nan if each.not_before is None else each.not_before for each in every], dtype=np.float64),
+    )
 
 
 def set_of(rows: Iterable[Expectation]) -> ExpectationSet:
@@ -115,7 +132,7 @@ def facts_of(
         np.eye(len(STATES), dtype=np.int64)[[state]],
         np.eye(len(VERDICTS), dtype=np.int64)[judged.verdict],
         Held(np.array([-1 if incident is None else 0]), np.array([-1]), () if incident is None else (incident,)),
-        Silences.of([None, silence]),
+        silences_in([None, silence]),
         np.array([False]),
         set_of([] if row is None else [row]),
         np.array([-1, -1 if row is None else 0]),

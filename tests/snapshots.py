@@ -17,10 +17,10 @@ from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, reason_code
-from exporter.domain.polls.silence import BeforeRestart, Silence, Silences, silences_of
+from exporter.domain.polls.silence import BeforeRestart, Silence, silences_of
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
-from tests.judging import Judgement
+from tests.judging import Judgement, silences_in
 from tests.views import Inspected, Reading
 
 LEARNING = Judgement(Verdict.LEARNING)
@@ -152,7 +152,7 @@ def assessment_of(
     """
     table, layout = snapshot.table, snapshot.table.layout
     judged = judgements_of([(partitions or {}).get(key, LEARNING) for key in layout])
-    no_silence = Silences.of([None] * (len(layout) + len(layout.topics)))
+    no_silence = silences_in([None] * (len(layout) + len(layout.topics)))
     nothing = Held(np.full(len(layout.topics), -1), np.full(len(layout), -1), ())
     return Assessment(
         layout,

@@ -13,10 +13,10 @@ from exporter.domain.judging.detection import Assessment
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import Reason, State, TopicPartition, reason_of_code
-from exporter.domain.polls.silence import Silence, Silences, unite_by_topic
+from exporter.domain.polls.silence import Silence, unite_by_topic
 from exporter.domain.polls.table import STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Verdict
-from tests.judging import Judgement, judgement_in
+from tests.judging import Judgement, judgement_in, silences_in
 
 
 class Inspected(NamedTuple):
@@ -129,7 +129,7 @@ def sizes_of(found: Inspections) -> dict[TopicPartition, Inspected]:
 
 def union(of_partitions: Iterable[Silence | None]) -> Silence | None:
     """Return the silence of one topic with these partitions."""
-    columns = Silences.of(of_partitions)
+    columns = silences_in(of_partitions)
     return unite_by_topic(columns, Layout.of({"": range(len(columns))})).silence(0)
 
 

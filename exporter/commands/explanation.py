@@ -9,6 +9,7 @@ from typing import Any
 from exporter.commands.profile_drawing import Paint, drawn_profile, drawn_weeks, slots
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.groups.sweep import GroupRole
+from exporter.domain.judging.evidence import word_override
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.verdicts import Verdict
@@ -68,7 +69,8 @@ def _verdict(record: Record, now: float, paint: Paint) -> Iterator[str]:
     if record["owner"] is not None:
         yield _labelled("owner", record["owner"])
     if override is not None:
-        decided = f"the configuration (overrides), for {override['topics']}: {_override(override)}"
+        rule = word_override(override["max_silence_seconds"], override["muted_until"])
+        decided = f"the configuration (overrides), for {override['topics']}: {rule}"
         yield _labelled("by", decided)
     if expectation is None:
         yield _labelled("published", "nothing of it yet: the next `topic-liveness rollup` learns what history holds")
@@ -231,9 +233,3 @@ def _changes(record: Record) -> Iterator[str]:
         if retired is not None and verdict != Verdict.RETIRED:
             yield "  - many other topics falling silent with it: held, as one incident"
         yield f"  - an override: `overrides: [{{topics: {record['topic']}, max_silence: 2h}}]` or muted_until, retired"
-
-
-def _override(override: Record) -> str:
-    if override["max_silence_seconds"] is not None:
-        return f"dead past {duration(override['max_silence_seconds'])}"
-    return "retired" if override["muted_until"] is None else f"muted until {moment(override['muted_until'])}"

@@ -20,9 +20,10 @@ from exporter.domain.polls.activity import (
 )
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason, State
-from exporter.domain.polls.silence import Silence, Silences
+from exporter.domain.polls.silence import Silence
 from exporter.domain.polls.table import Table
 from exporter.domain.verdicts import Expectation
+from tests.judging import silences_in
 from tests.lookup_answers import Answer, answers_of
 from tests.snapshots import silence_of
 from tests.unit.expectations import by_wall
@@ -293,7 +294,7 @@ def test_a_silence_lasts_at_most_since_the_latest_moment_that_is_known_of_any_pa
     after_all = unsure._replace(not_before=700.0)
     known, later = Silence(500.0, 2100.0, known=True), Silence(2050.0, 2100.0, known=True)
     together = [union([unsure]), union([unsure, known]), union([after_all, known]), union([unsure, later])]
-    assert Silences.of(together).longest.tolist() == [math.inf, 1600.0, 1400.0, 50.0]
+    assert silences_in(together).longest.tolist() == [math.inf, 1600.0, 1400.0, 50.0]
 
 
 def test_a_silence_that_this_process_has_hardly_seen_is_settling_until_the_third_poll() -> None:

@@ -64,15 +64,15 @@ def find_readers(sweep: GroupSweep, topics: Sequence[str]) -> TopicReaders:
     it is unknown. That nobody reads it is unknown as well where patterns leave out groups, where there may be groups of
     types that do not say what they read, and where the topic could not be described.
     """
-    layout, pairs = sweep.positions.rows.layout, sweep.roles
+    layout, (first, group, role) = sweep.positions.rows.layout, sweep.roles
     numbers = np.array([-1 if (number := layout.number_of(name)) is None else number for name in topics], dtype=np.intp)
     there = np.flatnonzero(numbers >= 0)
-    start = pairs.first[numbers[there]]
-    count = pairs.first[numbers[there] + 1] - start
+    start = first[numbers[there]]
+    count = first[numbers[there] + 1] - start
     at = ranges(start, count)
     topic = np.repeat(there, count)
     every, names = np.zeros(len(topics), dtype=np.bool_), sweep.positions.rows.names
-    found = TopicReaders(topics, every, names, pairs.group[at], topic, pairs.role[at])
+    found = TopicReaders(topics, every, names, group[at], topic, role[at])
     if not sweep.complete or not sweep.all_visible:
         return found
     described = sweep.described_topics

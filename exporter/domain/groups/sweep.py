@@ -52,24 +52,6 @@ def roles_of(positions: Positions) -> tuple[GroupRows, Codes]:
     return GroupRows(committed.names, committed.layout, group, topic), role
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RolesByTopic:
-    """The same as m pairs by topic: those that read it first."""
-
-    first: Rows
-    """[topics + 1]: the pairs of topic i are those from ``first[i]`` up to ``first[i + 1]``."""
-    group: Rows
-    role: Codes
-
-    @classmethod
-    def of(cls, positions: Positions) -> RolesByTopic:
-        """Return the groups of each topic of the layout of ``positions``."""
-        rows, role = roles_of(positions)
-        order = np.lexsort((rows.group, role, rows.partition))
-        first = np.searchsorted(rows.partition[order], np.arange(len(rows.layout.topics) + 1)).astype(np.intp)
-        return cls(first, rows.group[order], role[order])
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GroupSweep:
     """What one sweep found. Groups that it could not read have their last known values. Without slots, for a cache."""
@@ -108,9 +90,16 @@ class GroupSweep:
     """The same as a Reason."""
 
     @cached_property
-    def roles(self) -> RolesByTopic:
-        """How its groups stand to each watched topic."""
-        return RolesByTopic.of(self.positions)
+    def roles(self) -> tuple[Rows, Rows, Codes]:
+        """How its groups stand to each watched topic, as m pairs by topic: those that read it first.
+
+        The pairs of topic i are those from ``first[i]`` up to ``first[i + 1]``. Returns ``first`` [topics + 1], and the
+        group and role of each pair [m].
+        """
+        rows, role = roles_of(self.positions)
+        order = np.lexsort((rows.group, role, rows.partition))
+        first = np.searchsorted(rows.partition[order], np.arange(len(rows.layout.topics) + 1)).astype(np.intp)
+        return first, rows.group[order], role[order]
 
     @property
     def complete(self) -> bool:

@@ -17,7 +17,7 @@ from exporter.domain.learning.slots import week_of
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY
 from exporter.domain.polls.readings import State
 from exporter.domain.replicas.comparison import ReplicaState
-from exporter.domain.verdicts import GAPS, SILENT, TopicOverride, Verdict
+from exporter.domain.verdicts import GAPS, SILENT, Verdict
 
 _MINUTE, _HOUR, _DAY, _WEEK = 60.0, 3600.0, 86_400.0, 7 * 86_400.0
 
@@ -34,7 +34,8 @@ def evidence(row: StreamFacts) -> str:
         return FOLLOWS + evidence(row.follows)
     clauses: list[str | None]
     if row.override is not None:
-        clauses = [_unseen(row), silence(row), _by_configuration(row.override)]
+        rule = word_override(row.override.max_silence_seconds, row.override.muted_until)
+        clauses = [_unseen(row), silence(row), f"{rule}, as the configuration says of {row.override.topics}"]
     elif row.unused is not None:
         clauses = [_unseen(row), silence(row), f"learning: {row.unused}"]
     else:
@@ -130,14 +131,11 @@ def _abandoned(row: StreamFacts) -> str | None:
     )
 
 
-def _by_configuration(override: TopicOverride) -> str:
-    if override.max_silence_seconds is not None:
-        rule = f"dead past {duration(override.max_silence_seconds)}"
-    elif override.muted_until is not None:
-        rule = f"muted until {moment(override.muted_until)}"
-    else:
-        rule = "retired"
-    return f"{rule}, as the configuration says of {override.topics}"
+def word_override(max_silence_seconds: float | None, muted_until: float | None) -> str:
+    """Return what the configuration says of a topic: its limit, until when it is muted, or that it is retired."""
+    if max_silence_seconds is not None:
+        return f"dead past {duration(max_silence_seconds)}"
+    return "retired" if muted_until is None else f"muted until {moment(muted_until)}"
 
 
 def silence(row: StreamFacts) -> str | None:

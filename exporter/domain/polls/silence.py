@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,23 +52,6 @@ class Silences(ColumnSet):
     polls_missed: NDArray[np.int64]
     not_before: Floats
     """NaN where unknown."""
-
-    @classmethod
-    def of(cls, silences: Iterable[Silence | None]) -> Silences:
-        """Return silences as columns."""
-        given = list(silences)
-        every = [Silence(0.0, 0.0, known=False) if each is None else each for each in given]
-        return cls(
-            np.array([each is not None for each in given], dtype=np.bool_),
-            np.array([each.since for each in every], dtype=np.float64),
-            np.array([each.until for each in every], dtype=np.float64),
-            np.array([each.known for each in every], dtype=np.bool_),
-            np.array([each.advanced for each in every], dtype=np.bool_),
-            np.array([each.settling for each in every], dtype=np.bool_),
-            np.array([each.polls_good for each in every], dtype=np.int64),
-            np.array([each.polls_missed for each in every], dtype=np.int64),
-            np.array([np.nan if each.not_before is None else each.not_before for each in every], dtype=np.float64),
-        )
 
     def silence(self, row: int) -> Silence | None:
         """Return one row as an object."""
