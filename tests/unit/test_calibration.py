@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from exporter.domain.scoring.calibration import (
+    DECIDED,
+    FALSE_ALARMS,
     PARTITION,
     TOPIC,
     Accepted,
@@ -17,6 +21,8 @@ from exporter.domain.scoring.calibration import (
     calibrations,
     poisson_interval,
 )
+from exporter.domain.scoring.thresholds import SHIPPED, fit
+from tests.bench.detection.prior import FLAT
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0
 NOW = 2900
@@ -236,3 +242,24 @@ def test_known_outages_are_counted_and_the_threshold_is_what_it_is_without_them(
     assert after.alarms_a_week == pytest.approx(before.alarms_a_week + 2 / 26)
     partitions = of(PARTITION, with_outages)
     assert (partitions.outages, partitions.outages_alarmed, partitions.outages_seen) == (1, 1, 1.0)
+
+
+def test_the_documentation_gives_the_shipped_prior_and_its_thresholds() -> None:
+    """Dead past 3.85, suspect past 2.4."""
+    page = (Path(__file__).parents[2] / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    nothing = fit(np.empty(0), 0.0)
+    dead, suspect = (nothing.threshold(times * DECIDED * FALSE_ALARMS / 2000) for times in (1, 10))
+    assert re.search(rf"shipped prior \(dead past {dead:g}, suspect past\s+{suspect:g}\)", page)
+    assert f"{1000 * SHIPPED.rate:.0f} unusual silences in 1,000 topic-weeks" in page
+    assert f"Beta(1, {SHIPPED.pauses:g})" in page
+    assert f"ln scale ~ N(ln {SHIPPED.scale:g}, {SHIPPED.scale_spread:g})" in page
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.6])
+def test_without_a_prior_the_mixture_finds_what_a_set_was_drawn_from(scale: float) -> None:
+    """Scale and share of 4,000 silences, a fifth of them outages."""
+    rng = np.random.default_rng(4)
+    pauses, outages = rng.exponential(scale, 3200), rng.exponential(4.0, 800)
+    found = fit(2.0 + np.concatenate([pauses, outages]), 100_000, FLAT)
+    assert found.scale == pytest.approx(scale, rel=0.15)
+    assert found.share == pytest.approx(0.2, abs=0.05)

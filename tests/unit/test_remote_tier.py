@@ -202,26 +202,20 @@ def test_without_kafka_python_times_are_found_all_the_same(tiers: Tiers) -> None
 
 
 def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
-    """While a broker is silent to both clients polls are taken and answered; the sweep ends when it is answered."""
-    silent = threading.Event()
+    """While a broker lets a look wait polls are taken and answered; what it finds is of an end that is no more."""
 
-    class Silent(Tiers):
+    class Slow(Tiers):
         def tier(self, spec: str, membership: Membership) -> Answers:
-            requested.set()
-            assert silent.wait(30)
+            meanwhile = threading.Thread(target=seen.accept, args=[poll({A: reading(State.OBSERVED, 1.0, latest=6)})])
+            meanwhile.start()
+            meanwhile.join(30)
+            assert not meanwhile.is_alive()
+            assert facts(seen, A, "id-1", 6) == Facts()
             return super().tier(spec, membership)
 
-    requested = threading.Event()
-    seen = watch(Silent(tiers.clock), specs=[EARLIEST_LOCAL])
+    seen = watch(Slow(tiers.clock), specs=[EARLIEST_LOCAL])
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
-    sweep = threading.Thread(target=seen.sweep, daemon=True)
-    sweep.start()
-    assert requested.wait(30)
-    seen.accept(poll({A: reading(State.OBSERVED, NEWEST + 1, latest=6)}))
-    assert facts(seen, A, "id-1", 6) == Facts()
-    silent.set()
-    sweep.join(30)
-    # The search was for the end offset that is no more: it must not replace what the later poll saw.
+    seen.sweep()
     assert facts(seen, A, "id-1", 6) == Facts(5)
     assert facts(seen, A, "id-1", 5) == Facts(5, None, NEWEST)
 

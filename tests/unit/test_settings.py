@@ -182,23 +182,6 @@ def test_null_is_the_default(tmp_path: Path) -> None:
         load(tmp_path, SMALLEST + "overrides: [{topics: a, max_silence: 1h, clusters: null}]\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "setting"),
-    [
-        ("poll:\n", "poll"),
-        ("poll: {interval 5s}\n", "poll.interval"),
-        ("history:\n  window:\n", "history.window"),
-        ("overrides: [{topics: a, max_silence: 1h, cluster prod}]\n", "overrides[0].cluster"),
-        ("overrides:\n  -\n", "overrides[0]"),
-    ],
-)
-def test_a_key_without_a_value_is_refused(tmp_path: Path, text: str, setting: str) -> None:
-    """It lost its colon or its value, and without it an override would hold in every cluster."""
-    with pytest.raises(SettingsError) as refused:
-        load(tmp_path, SMALLEST + text)
-    assert f"{setting} has no value" in str(refused.value)
-
-
 def test_variables_are_replaced_inside_values(tmp_path: Path) -> None:
     """``${NAME}`` may be a part of any value, and ``$${`` is a plain ``${``."""
     text = "clusters: [{name: '${ENV}-eu', kafka: {bootstrap.servers: '${HOST}:9092', client.id: '$${x}$$'}}]"
@@ -246,15 +229,6 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     """Anything else is refused with the rule."""
     with pytest.raises(ValueError, match="must be a duration such as 30s, 5m, 1h or 14d"):
         parse_duration(text)
-
-
-@pytest.mark.parametrize(
-    "pattern", [r"a(?P<x>b)", r"a(?s)b", r"a{,3}", r"a{", r"[a-z&&[^b]]", r"[[a]]", r"(?>a)", r"(?#a)"]
-)
-def test_a_pattern_that_java_reads_otherwise_is_refused(tmp_path: Path, pattern: str) -> None:
-    """An override must mean the same to the exporter and to Spark."""
-    with pytest.raises(SettingsError, match="must be a regular expression"):
-        load(tmp_path, f"{SMALLEST}overrides: [{{topics: '{pattern}', retired: true}}]\n")
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +19,7 @@ from exporter.domain.history.rows import Inventory, Source, Window
 from exporter.history.spool import Spool
 from exporter.history.tables import ForeignFileError, read_columns, table_of
 from spark_rollups.spool_files import list_spool
-from tests.foreign import flips, strays
+from tests.foreign import flips
 
 ROWS = [
     Window("c", f"topic-{at % 7}", "id", at, at, at + 300.0, "e", "poll", records=at, last_advance=at, end_offset=at)
@@ -73,15 +71,6 @@ def test_columns_of_another_type_cost_their_file_only(
     assert f"inventory-foreign.parquet cannot be read (column {column} must be " in caplog.text
 
 
-def test_what_is_no_regular_file_keeps_nobody_waiting(spool: Spool, tmp_path: Path) -> None:
-    """Pipes, sockets, devices, folders and links that lead nowhere are left out: a rollup moves them away."""
-    for table in ("windows", "inventory"):
-        strays(tmp_path / "spool" / table)
-    assert first_polls(spool) == 1
-    assert spool.expire(older_than=1e12) == 0
-    assert spool.shrink(2**30) == {}
-
-
 @pytest.mark.usefixtures("spool")
 def test_a_flipped_bit_is_never_taken_for_a_value(tmp_path: Path) -> None:
     """Pages carry checksums: of 500 files with one flipped bit each is read as written, or refused."""
@@ -96,52 +85,6 @@ def test_a_flipped_bit_is_never_taken_for_a_value(tmp_path: Path) -> None:
     assert 0 < refused < 500
 
 
-WRITER = """\
-import sys, time
-from pathlib import Path
-import pyarrow.parquet
-from exporter.domain.history.rows import Window
-from exporter.history import spool
-
-def unfinished(table, file, **options):
-    file.write(b"PAR1")
-    file.flush()
-    print("writing", flush=True)
-    time.sleep(300)
-
-pyarrow.parquet.write_table = unfinished
-spool.Spool(Path(sys.argv[1]), "e").write("c", 2.0, [Window("c", "orders", "id", 0, 1.0, 2.0, "e", "poll")])
-"""
-
-
-@pytest.fixture
-def writers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    """Two processes in the middle of writing a file each."""
-    found = []
-    for _ in range(2):
-        command = [sys.executable, "-c", WRITER, str(tmp_path)]
-        found.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]))
-    for writer in found:
-        assert writer.stdout is not None and writer.stdout.readline() == "writing\n"
-    yield found
-    for writer in found:
-        writer.kill()
-        writer.communicate()
-
-
-def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_left_alone(
-    spool: Spool, tmp_path: Path, writers: list[subprocess.Popen[str]]
-) -> None:
-    """The file of a process that is gone is deleted and counted; the other one can still be finished."""
-    killed, living = writers
-    killed.kill()
-    killed.wait()
-    assert spool.remove_unfinished() == {"windows": 1}
-    (left,) = (tmp_path / "spool" / "windows").glob(".*")
-    assert left.name.endswith(f".{living.pid}")
-    assert spool.remove_unfinished() == {}
-
-
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 AT = NOW.timestamp() - 600.0
 
@@ -152,6 +95,23 @@ def test_two_processes_of_one_name_overwrite_nothing(tmp_path: Path) -> None:
     for spool in (Spool(tmp_path, "e"), Spool(tmp_path, "e")):
         spool.write("c", AT, [row])
     assert len(list_spool(tmp_path / "spool" / "windows")) == 2
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_is_being_written_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that nobody holds is deleted and counted; the other one can still be finished."""
+    spool, write, removed = Spool(tmp_path, "e"), pq.write_table, list[Mapping[str, int]]()
+    (tmp_path / "spool" / "windows" / ".windows-killed.parquet.999999").touch()
+
+    def write_late(*arguments: object, **options: object) -> None:
+        removed.append(Spool(tmp_path, "e").remove_unfinished())
+        write(*arguments, **options)
+
+    monkeypatch.setattr(pq, "write_table", write_late)
+    spool.write("c", AT, [Window("c", "orders", "id", 0, AT - 60.0, AT, "e", Source.POLL, records=1)])
+    assert removed == [{"windows": 1}]
+    assert len(list_spool(tmp_path / "spool" / "windows")) == 1
 
 
 def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,13 +106,6 @@ def lag(sweep: GroupSweep, key: TopicPartition = A, group: str = "g") -> TimeLag
     return found
 
 
-def test_the_age_of_the_first_unread_record(bench: Bench) -> None:
-    """Forty records before the end of a record a minute it is forty minutes, to within the bound that is shown."""
-    sweep = bench.measure(g={A: 60})
-    assert abs(lag(sweep).seconds - 2400) <= lag(sweep).error_bound <= 60
-    assert sweep.time_lags == {"ok": 1}
-
-
 def test_nothing_to_read_is_zero_and_costs_nothing(bench: Bench) -> None:
     """At the end, past it, and where all that was unread was deleted, the lag is 0 without a look-up."""
     sweep = bench.measure(g={A: 100, B: GroupPartition(130, lag=0, lost=0)}, h={A: GroupPartition(10, lag=90, lost=90)})
