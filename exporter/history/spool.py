@@ -6,7 +6,6 @@ import errno
 import fcntl
 import logging
 import math
-import operator
 import os
 import re
 import secrets
@@ -15,13 +14,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.domain.history.rows import Coverage, Inventory, Source, Window
+from exporter.domain.history.rows import Source, Window
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import HistoryProgress, state_file, state_files, write_state
 from exporter.history.tables import (
@@ -42,7 +40,6 @@ log = logging.getLogger(__name__)
 
 STAMP = "%Y%m%dT%H%M%S%f"
 """The time in a file name, UTC."""
-_OF_BACKFILLS = f"~{Source.BACKFILL.value}"
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -162,19 +159,22 @@ class Spool:
         return len(expired)
 
     def shrink(self, max_bytes: int) -> Counter[str]:
-        """Delete the oldest files until the spool fits in ``max_bytes``, and log what is lost with them.
+        """Delete the oldest intervals until the spool fits in ``max_bytes``, and log what is lost with them.
 
-        The coverage of windows goes with them, or it would prove silences that nobody saw, and so does the inventory of
-        a backfill, which says that they are written. Return the windows that Spark had not ingested yet, by cluster:
-        they are lost. None count where its ledger cannot be read.
+        All files of an interval go: coverage without its windows would prove silences that nobody saw, and the
+        inventory of a backfill says that they are written. Return the windows that Spark had not ingested yet, by
+        cluster: they are lost. None count where its ledger cannot be read.
         """
-        files = list_finished_files(self.folder)
-        total = sum(file.size for file in files)
-        left = accumulate((file.size for file in files), operator.sub, initial=total)
-        oldest = {file.path for file, bytes_left in zip(files, left, strict=False) if bytes_left > max_bytes}
-        surplus_windows = {path for path in oldest if path.parent.name == TABLES[Window]}
-        described = {path.name.removeprefix(TABLES[Window]) for path in surplus_windows}
-        surplus = [file for file in files if file.path in oldest or _describes(file.path) in described]
+        intervals: dict[str, list[Stored]] = {}
+        for file in list_finished_files(self.folder):
+            # Files that belong together have one name in the folders of their tables.
+            intervals.setdefault(file.path.name.removeprefix(file.path.parent.name), []).append(file)
+        total, surplus = sum(file.size for files in intervals.values() for file in files), list[Stored]()
+        for files in intervals.values():
+            if total <= max_bytes:
+                break
+            total -= sum(file.size for file in files)
+            surplus += files
         ingested = self.ingested() if surplus else None
         not_ingested = [file.path for file in surplus if ingested is not None and file.name not in ingested]
         lost: Counter[str] = Counter()
@@ -182,8 +182,8 @@ class Spool:
             if path.parent.name == TABLES[Window]:
                 with suppress(OSError, ForeignFileError):
                     lost.update(map(str, read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()))
-        # Coverage first: whenever this ends, none is left without its windows.
-        for file in sorted(surplus, key=lambda file: _describes(file.path) is None):
+        # By table, coverage first and windows last: whenever this ends, nothing is left that says that they are there.
+        for file in sorted(surplus, key=lambda file: file.path.parent.name):
             storage.delete(file.path)
         if surplus and ingested is None:
             log.error(
@@ -229,13 +229,6 @@ def _write(path: Location, table: pa.Table) -> int:
         return storage.put(path, lambda file: pq.write_table(table, file, write_page_checksum=True))
     except MemoryError as error:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
-
-
-def _describes(path: Location) -> str | None:
-    """Return the name, without the table, of the windows to which a file of coverage or inventory belongs."""
-    table = path.parent.name
-    inventory_of_backfill = table == TABLES[Inventory] and _OF_BACKFILLS in path.name
-    return path.name.removeprefix(table) if table == TABLES[Coverage] or inventory_of_backfill else None
 
 
 def _stamped(at: float) -> str:

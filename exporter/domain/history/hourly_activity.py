@@ -8,7 +8,6 @@ written while nobody polled shows as a jump between the end of one row and the s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,10 +62,6 @@ class Moments(ColumnSet):
     read_before: Integers
     """Of an inventory row: when its partition was read last before it."""
 
-    def changed(self, **columns: NDArray[Any]) -> Moments:
-        """Return the same with other columns."""
-        return replace(self, **columns)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldedHours(ColumnSet):
@@ -111,7 +106,8 @@ def cut_at_first_poll(rows: Moments, polled_from: Integers, polled_offset: Integ
     rows, first, offset, seen = rows[keep], first[keep], offset[keep], seen[keep]
     crosses = seen & (rows.until > first)
     end = np.where(rows.end_offset >= 0, np.minimum(rows.end_offset, offset), offset)
-    return rows.changed(
+    return replace(
+        rows,
         until=np.where(crosses, first, rows.until),
         last=np.where(crosses & (rows.last > first), first, rows.last),
         records=np.where(
@@ -182,7 +178,7 @@ def _counted(rows: Moments) -> _CountedRows:
     jumped = (highest >= 0) & (rows.start_offset > highest)
     unseen = np.where(jumped, rows.start_offset - highest, 0)
     keep = (rows.kind != CARRIED) & (~is_inventory | ~known | jumped | (regressions > 0))
-    counted = rows.changed(records=seen + unseen, end_offset=largest, regressions=regressions)
+    counted = replace(rows, records=seen + unseen, end_offset=largest, regressions=regressions)
     return _CountedRows(counted[keep], jumped[keep])
 
 
@@ -215,12 +211,13 @@ def _in_hours(counted: _CountedRows) -> Moments:
     last_hour = np.where(end >= 0, end // HOUR_MICROS, hour)
     spans = last_hour > hour
     known_end = np.where(hidden, rows.until, last)
-    near = rows.changed(
-        at=hour, first=first, last=np.where(spans, first, known_end), resolution=unknown.astype(np.float64)
+    near = replace(
+        rows, at=hour, first=first, last=np.where(spans, first, known_end), resolution=unknown.astype(np.float64)
     )
     far_first = np.where(first >= 0, last, UNKNOWN)[spans]
     nothing = np.zeros(int(spans.sum()), np.int64)
-    far = near[spans].changed(
+    far = replace(
+        near[spans],
         at=last_hour[spans],
         first=far_first,
         last=known_end[spans],
@@ -231,7 +228,7 @@ def _in_hours(counted: _CountedRows) -> Moments:
     has_fives = np.concatenate([fine, fine[spans]]) & (np.concatenate([near.first, far.first]) >= 0)
     both = Moments.joined([near, far])
     fives = np.where(has_fives, five_bit(both.first) | five_bit(both.last), 0)
-    return both.changed(start_offset=fives.astype(np.int64))
+    return replace(both, start_offset=fives.astype(np.int64))
 
 
 def _by_hour(rows: Moments) -> FoldedHours:

@@ -106,7 +106,9 @@ class PastWeeks:
         if not len(rows):
             return None
         watched = self._watched[:, left:right] & (self._number[left:right] >= first[:, None, None])
-        scored = _Scored(self, rows, week, active[rows], watched[rows].astype(np.float64))
+        place = np.full(self.streams, -1, np.intp)
+        place[rows] = np.arange(len(rows))
+        scored = _Scored(self, place, week, active[rows], watched[rows].astype(np.float64))
         by_week = np.fmax.reduce(scored.by_day, -1)
         mean_w, spread_w, count = summary(by_week)
         mean_d, spread_d, _ = summary(scored.by_day.reshape(len(rows), -1))
@@ -126,8 +128,8 @@ class PastWeeks:
         weeks = np.minimum(count, whole_weeks(FIRST_MONDAY + hours * HOUR, week))
         learned = (weeks >= WEEKS_NEEDED) & (total >= ACTIVE_SLOTS_NEEDED)
         longest = self._periods(week, total < ACTIVE_SLOTS_NEEDED, rows)
-        schedule = self._schedules(week, watched, rows)
-        pause, spell = self._pauses(week, rows, scored.rates, schedule, total < ACTIVE_SLOTS_NEEDED)
+        schedule = self._schedules(week, watched[rows], place)
+        pause, spell = self._pauses(week, rows, place, scored.rates, schedule, total < ACTIVE_SLOTS_NEEDED)
         slow = ~np.isnan(longest)
         known = count > 0
         return Baselines(
@@ -153,22 +155,18 @@ class PastWeeks:
             scored.together,
         )
 
-    def _schedules(self, week: int, watched: Flags, rows: Rows) -> NDArray[np.object_]:
+    def _schedules(self, week: int, watched: Flags, place: Rows) -> NDArray[np.object_]:
         """Return the schedules of streams, learned from the eight weeks before; None for a stream without one."""
         if self._slot != BY_HOUR:
-            return np.full(len(rows), None, object)
+            return np.full(len(watched), None, object)
         hours, begin = self._advanced, FIRST_MONDAY + (week - WEEKS) * WEEK
-        place = np.full(self.streams, -1, np.intp)
-        place[rows] = np.arange(len(rows))
         at = hours.first / SECOND
         mine = (at >= begin) & (at < begin + WEEKS * WEEK) & (place[hours.stream] >= 0)
-        return schedules(place[hours.stream[mine]], at[mine], watched[rows], begin)
+        return schedules(place[hours.stream[mine]], at[mine], watched, begin)
 
     def _pauses(
-        self, week: int, rows: Rows, rates: Floats, schedule: NDArray[np.object_], slow: Flags
+        self, week: int, rows: Rows, place: Rows, rates: Floats, schedule: NDArray[np.object_], slow: Flags
     ) -> tuple[Floats, Floats]:
-        place = np.full(self.streams, -1, np.intp)
-        place[rows] = np.arange(len(rows))
         begin = FIRST_MONDAY + week * WEEK
         silences = self.real(week, PAUSE_WEEKS)
         silences = silences[place[silences.stream] >= 0]
@@ -289,22 +287,21 @@ def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:
 class _Scored:
     """The silences of the eight weeks before a week, each by the profile without the week in which it began."""
 
-    def __init__(self, history: PastWeeks, rows: Rows, week: int, active: Floats, watched: Floats) -> None:
+    def __init__(self, history: PastWeeks, place: Rows, week: int, active: Floats, watched: Floats) -> None:
+        """``place`` is by stream: its row in ``active`` and ``watched``, -1 where it has none."""
         slot = history.slot
         summed, exposed = active.sum(1), watched.sum(1)
         self.rates = profile(summed, exposed, slot.prior)
         others = profile(summed[:, None] - active, exposed[:, None] - watched, slot.prior)
-        self.together = np.zeros(len(rows), np.bool_)
+        self.together = np.zeros(len(active), np.bool_)
         if slot == BY_HOUR:
             self.together = compare_days(active, watched, self.rates) >= TOGETHER
             some = self.together
             self.rates[some] = flat(summed[some], exposed[some])
             others[some] = flat((summed[:, None] - active)[some], (exposed[:, None] - watched)[some])
         step = others.mean(-1) * slot.hours
-        count = len(rows)
+        count = len(active)
         clocks = Clocks(others.reshape(-1, HOURS), *np.ones((3, count * WEEKS)))
-        place = np.full(history.streams, -1, np.intp)
-        place[rows] = np.arange(count)
         begin = week - WEEKS
         by_day = np.full(count * WEEKS * _WEEK_DAYS, -np.inf)
         self.missed = np.full(count, -np.inf)
@@ -339,7 +336,7 @@ class _Scored:
         scored(none, none.end, np.zeros(len(none.stream)))
         inside = history.inside(week)
         if inside is not None:
-            self._score_inside(inside[rows], active, others, step, by_day, slot, begin)
+            self._score_inside(inside[place >= 0], active, others, step, by_day, slot, begin)
         self.by_day = np.where(np.isfinite(by_day), by_day, np.nan).reshape(count, WEEKS, _WEEK_DAYS)
         self.missed = np.where(np.isfinite(self.missed), self.missed, np.nan)
 
