@@ -118,13 +118,11 @@ def _started(source: RemoteClient, cluster: ClusterSettings) -> RemoteClient:
 
 
 def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) -> dict[str, Any]:
-    poll = settings.poll_of(cluster)
     return {
         **_connecting(cluster, settings),
         "include": cluster.topics.include,
         "exclude": cluster.topics.exclude,
         "internal": cluster.topics.internal,
-        "config_refresh": poll.config_refresh,
         "budget": budget,
         "owner_of": partial(owners_of(settings).of, cluster.name),
     }

@@ -13,7 +13,7 @@ from exporter.metrics.group_catalogue import GROUP_METRICS, REPLICA_METRICS
 POLLED = (
     " From the last background poll; the data may be as old as topic_liveness_last_successful_poll_timestamp_seconds."
 )
-CONFIGURED = " Read every poll.config_refresh, and for new topics: it may be that old."
+CONFIGURED = " Read every hour, and for new topics: it may be that old."
 TIERED = " Looked up every tiered.interval through kafka-python, an optional extra: it may be that old."
 INSPECTED = " Asked every inspection.interval through kafka-python, an optional extra: it may be that old."
 

@@ -98,10 +98,6 @@ class PollSettings(Section):
     """1s to 1h. Without an answer in time a partition is unreadable in this poll."""
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
     """1 to 1000. One interval after so many, the series of a cluster are withdrawn."""
-    config_refresh: Annotated[Seconds, at_least("1s")] = 3600.0
-    """1s to 36500d. How often topic settings are read."""
-    earliest_interval: Annotated[Seconds, at_least("0s")] = 300.0
-    """0s to 36500d. Maximum age of a first offset; with 0s each poll looks it up."""
 
 
 class TieredSettings(Section):

@@ -252,7 +252,6 @@ def test_serve_ends_with_0_after_a_signal(start: Callable[..., Running]) -> None
     settings = {
         "POLL__INTERVAL": "1d",
         "POLL__REQUEST_TIMEOUT": "1s",  # the one that the test has to wait for
-        "POLL__CONFIG_REFRESH": longest,
         "TIERED__INTERVAL": "1d",
         "GROUPS__INTERVAL": "1d",
         "GROUPS__TOLERANCE": longest,

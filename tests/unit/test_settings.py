@@ -91,7 +91,7 @@ def test_every_setting_is_read() -> None:
     assert prod.kafka["socket.keepalive.enable"] == "yes"
     assert dict(archive.kafka) == {**prod.kafka, "bootstrap.servers": "[2001:db8::1]:9093"}
     poll, groups = settings.poll, settings.groups_of(prod)
-    assert (poll.interval, poll.request_timeout, poll.config_refresh, poll.missed_polls) == (60.0, 5.0, 1800.0, 5)
+    assert (poll.interval, poll.request_timeout, poll.missed_polls) == (60.0, 5.0, 5)
     assert settings.poll_of(prod) == poll
     assert settings.poll_of(archive) == poll.model_copy(update={"interval": 300.0, "missed_polls": 2})
     assert (groups.interval, groups.tolerance) == (120.0, 30.0)
