@@ -19,7 +19,6 @@ from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.current_facts import (
     describe_config,
-    describe_copy,
     describe_expectation,
     describe_override,
     describe_verdict,
@@ -29,7 +28,6 @@ from exporter.domain.judging.current_facts import (
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
-from exporter.domain.replicas.comparison import NotCompared, ReplicaReading, ReplicaState
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.settings.schema import Settings
 from tests.groups import Group, GroupPartition, TimeLag, sweep_of
@@ -264,25 +262,6 @@ def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
     assert found == [f"(1 member, {lag})" for lag in lags]
 
 
-BEHIND = ReplicaReading(ReplicaState.STOPPED, lag_seconds=3 * HOUR, lag_records=1200)
-IN_STEP = ReplicaReading(ReplicaState.IN_STEP, lag_seconds=0.0, lag_records=0)
-UNKNOWN = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIME)
-
-
-@pytest.mark.parametrize(
-    ("readings", "expected"),
-    [
-        ([BEHIND, IN_STEP, BEHIND], "1 in-step, 2 stopped; 3 h behind; 2,400 records are missing"),
-        ([IN_STEP], "1 in-step"),
-        ([UNKNOWN] * 2, "2 unknown; 2 partitions not compared (log-append-time)"),
-    ],
-)
-def test_a_replica_is_compared_with_its_source(readings: list[ReplicaReading], expected: str) -> None:
-    """The states of its partitions, what is missing, and what could not be compared."""
-    lines = lines_of(replica_of=[describe_copy("east", "orders", readings)])
-    assert starting(lines, "replica of") == [f"replica of    east/orders: {expected}"]
-
-
 @pytest.mark.parametrize(
     ("newest", "config", "line"),
     [
@@ -327,11 +306,3 @@ def test_what_was_held_as_of_the_rollup_stays_held(tmp_path: Path) -> None:
     assert "verdict       held" in text and f"evidence      {evidence}" in text
     assert "partitions    1 held" in text
     assert "verdict       held" in explained(tmp_path, "orders:0")
-
-
-@pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])
-def test_no_threshold_breaks_the_text(score: float) -> None:
-    """A threshold that is always or never reached is explained in words."""
-    row = replace(office(0, 4), suspect_score=score, dead_score=score)
-    lines = lines_of(expectation=row, silence=Silence(NOW - HOUR, NOW, True))
-    assert starting(lines, "  - silence past ")[-1].endswith(": retired")
