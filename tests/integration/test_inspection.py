@@ -81,7 +81,7 @@ def test_without_the_extra_one_line_and_all_else(secured: Secured, logged_warnin
     inspecting = Inspecting("orders", **{"bootstrap.servers": secured.broker.bootstrap})
     for _ in range(2):
         inspecting.inspect()
-    assert inspecting.found("orders") == Inspected()
+    assert inspecting.shown("kafka_topic_disk_size_bytes") == {}
     assert readings_of(inspecting.poll())[TopicPartition("orders", 0)].latest == 1
     [line] = [line for line in logged_warnings() if "kafka-python" in line]
     assert "pip install '.[kafka-python]' in a checkout" in line
