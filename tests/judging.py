@@ -38,6 +38,7 @@ from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence, Silences
 from exporter.domain.polls.table import STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, TopicOverride, Verdict
+from tests.memberships import membership_of
 
 Key = tuple[str, str, int | None]
 """(cluster, topic, partition); partition None is the topic as a whole."""
@@ -137,7 +138,7 @@ def facts_of(
         set_of([] if row is None else [row]),
         np.array([-1, -1 if row is None else 0]),
     )
-    metadata = Metadata({}, {"orders": TopicInfo(None, {})})
+    metadata = Metadata({}, {"orders": TopicInfo(None)}, membership=membership_of({"orders": {}}))
     snapshot = Snapshot("prod", now, now, 0.0, metadata, Table.empty(layout), {}, {})
     one = ClusterFacts("prod", snapshot, assessment, None, now, lambda _: override, in_force=True)
     [found] = find_facts(one, [0], topics=True)

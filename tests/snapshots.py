@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +15,13 @@ from exporter.domain.judging.detection import Assessment, Judgements
 from exporter.domain.judging.incidents import Held
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
 from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, reason_code
 from exporter.domain.polls.silence import BeforeRestart, Silence, silences_of
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
 from tests.judging import Judgement, silences_in
+from tests.memberships import Partition, membership_of
 from tests.views import Inspected, Reading
 
 LEARNING = Judgement(Verdict.LEARNING)
@@ -46,7 +47,8 @@ def snapshot_of(
     that is not in the metadata.
     """
     if metadata is None:
-        metadata = Metadata({1: "localhost:9092"}, topics_of(readings) if topics is None else topics)
+        topics = topics_of(readings) if topics is None else topics
+        metadata = Metadata({1: "localhost:9092"}, topics, membership=_membership_of(readings, topics))
     inspected = {key: reading.inspected for key, reading in readings.items() if reading.inspected is not None}
     return Snapshot(
         cluster,
@@ -82,12 +84,17 @@ def _counts(values: list[int | None]) -> Counts:
 
 
 def topics_of(readings: Mapping[TopicPartition, Reading]) -> dict[str, TopicInfo]:
-    """Return the topics that these readings are of, each partition with its leader as the one replica."""
-    topics: dict[str, dict[int, PartitionInfo]] = {}
+    """Return the topics that these readings are of."""
+    return {key.topic: TopicInfo("id-1") for key in readings}
+
+
+def _membership_of(readings: Mapping[TopicPartition, Reading], topics: Collection[str]) -> Membership:
+    """Return the partitions of these readings, each with its leader as the one replica."""
+    partitions: dict[str, dict[int, Partition]] = {name: {} for name in topics}
     for key, reading in readings.items():
         replicas = (1 if reading.leader is None else reading.leader,)
-        topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(reading.leader, replicas, replicas)
-    return {name: TopicInfo("id-1", partitions) for name, partitions in topics.items()}
+        partitions[key.topic][key.partition] = Partition(reading.leader, replicas, replicas)
+    return membership_of(partitions)
 
 
 def columns_to_write(layout: Layout) -> SimpleNamespace:

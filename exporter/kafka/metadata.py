@@ -21,7 +21,7 @@ from confluent_kafka.admin import TopicDescription
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, Metadata, PartitionsOf, TopicInfo, flatten_lists
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, flatten_lists
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import Clock, SourceError
 from exporter.kafka.client import Client
@@ -149,7 +149,6 @@ class MetadataReader:
         topics = {
             name: TopicInfo(
                 self._ids.get(name),
-                PartitionsOf(membership, name),
                 config=None if name in held else configs.get(name),
                 reason=held[name] if name in held else _reason(seen.topics[name]),
                 owner=self._owner_of(name),
@@ -164,7 +163,7 @@ class MetadataReader:
             unidentified={name: failed[name] for name in names if name in failed and ids[name] is None},
             unconfigured=self._config_reader.unread(),
             cluster_id=self._client.cluster_id(),
-            given=membership,
+            membership=membership,
         )
 
     def _turn(self, partitions: Mapping[str, int], doubted: Collection[str]) -> list[str]:

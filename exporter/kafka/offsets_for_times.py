@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from exporter.domain.arrays import Rows
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import NO_PARTITIONS, Membership
 from exporter.domain.polls.readings import ANSWERED, Answers, Reason, reason_code, reason_of_code, rows_with
 from exporter.kafka.errors import reason_of
 from exporter.kafka.leader_calls import Chunk, run_calls
@@ -53,7 +53,7 @@ class OffsetsForTimes:
         """Whether no consumer is made any more: its answers differ, or it may not see groups."""
         self._connection = 0
         """The number of the admin connection when the consumer was made."""
-        self._leaders = Membership.of({})
+        self._leaders = NO_PARTITIONS
         """The leaders when the consumer was made."""
         self._outdated = False
         """Whether the consumer asked an earlier leader."""

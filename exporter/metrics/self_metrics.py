@@ -97,9 +97,8 @@ class SelfMetrics:
         for code, count in zip(*np.unique(table.unread[~table.read], return_counts=True), strict=True):
             outcomes[reason_of_code(int(code)) or Reason.OTHER] += int(count)
         readable = outcomes["ok"] > 0 or not len(table)
-        for topic in snapshot.metadata.topics.values():
-            if topic.reason is not None and not topic.partitions:
-                outcomes[topic.reason] += 1
+        for reason in snapshot.metadata.invisible.values():
+            outcomes[reason] += 1
         for outcome, count in outcomes.items():
             self.set("partitions", count, kafka_cluster=cluster, outcome=outcome)
         self.set("cluster_up", int(readable), kafka_cluster=cluster)

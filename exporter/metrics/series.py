@@ -114,7 +114,7 @@ class _Settings:
         self._metadata = metadata
         infos = [metadata.topics[name] for name in topics]
         configs = [info.config for info in infos]
-        self.visible = np.array([info.reason is None or bool(info.partitions) for info in infos], dtype=np.bool_)
+        self.visible = np.array([name not in metadata.invisible for name in topics], dtype=np.bool_)
         described = [info.config is not None or info.owner is not None for info in infos]
         self.columns = {
             _INFO: (column_of(list(map(_described, infos))), np.array(described, dtype=np.bool_)),

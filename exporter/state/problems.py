@@ -45,10 +45,9 @@ def unreadable(snapshot: Snapshot) -> str:
         topics[reason] = {layout.topics[number] for number in np.unique(layout.topic[rows]).tolist()}
         if reason is not Reason.UNAUTHORIZED:
             leaders[reason] = set(np.unique(led_by[rows]).tolist()) - {NO_LEADER}
-    for name, topic in snapshot.metadata.topics.items():
-        if topic.reason is not None and not topic.partitions:
-            counts[topic.reason] += 1
-            topics[topic.reason].add(name)
+    for name, reason in snapshot.metadata.invisible.items():
+        counts[reason] += 1
+        topics[reason].add(name)
     causes = [f"{' or '.join(sorted(GONE))}{_at(silent)}"] if silent else []
     causes += [
         f"{reason} {counts[reason]}{_at(leaders[reason])} ({list_some(sorted(topics[reason]))})"

@@ -256,7 +256,8 @@ def test_the_end_of_the_process_costs_a_sweep_nothing(cluster: FakeCluster) -> N
     names = sorted(source.groups.list_groups().names)
     assert names == ["group-0000", "group-0001"]
     key = TopicPartition("bench-0000", 0)
-    leader = source.metadata().topics[key.topic].partitions[key.partition].leader
+    membership = source.metadata().membership
+    leader = int(membership.leader[membership.layout.rows([key])[0]])
     assert source.groups.committed(names).failed == {}
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from exporter.backfill.cutoff import Request, Stream
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicConfig, TopicInfo
+from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import Extents
 from tests.backfill_rows import Run, run_backfill
 from tests.lookup_answers import Answer, answers_of
+from tests.memberships import Partition, membership_of
 from tests.times import answered
 
 HOUR = 3600.0
@@ -85,13 +86,13 @@ class Logs:
         return self.moment
 
     def metadata(self, *_: object) -> Metadata:
-        topics: dict[str, dict[int, PartitionInfo]] = {}
+        topics: dict[str, dict[int, Partition]] = {}
         for key in self.logs:
             leader = None if key in self.unled else 1
-            topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(leader, (1,), (1,))
+            topics.setdefault(key.topic, {})[key.partition] = Partition(leader, (1,), (1,))
         ids = {name: None if name in self.unidentified else "id" for name in topics}
-        infos = {name: TopicInfo(ids[name], partitions, self.config) for name, partitions in topics.items()}
-        return Metadata({1: "h:1"}, infos, unidentified=self.unidentified)
+        infos = {name: TopicInfo(ids[name], self.config) for name in topics}
+        return Metadata({1: "h:1"}, infos, unidentified=self.unidentified, membership=membership_of(topics))
 
     def starts(self, membership: Membership) -> Answers:
         return answers_of(Answer(self.logs[key].start) for key in membership.layout)

@@ -10,12 +10,13 @@ import numpy as np
 
 from exporter.domain.arrays import Counts
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Membership, Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
 from exporter.domain.polls.readings import Answers, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents, SourceError
 from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaReading, ReplicaTable
 from tests.lookup_answers import Answer, answers_of
+from tests.memberships import Partition, membership_of
 
 
 @dataclass
@@ -49,18 +50,19 @@ class TableSource:
 
     def described(self) -> Metadata:
         """What a broker says now."""
-        topics: dict[str, dict[int, PartitionInfo]] = {}
+        topics: dict[str, dict[int, Partition]] = {}
         for key in self.offsets:
             leader = self.leaders.get(key, 1)
-            topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(leader, (leader,), (leader,))
+            topics.setdefault(key.topic, {})[key.partition] = Partition(leader, (leader,), (leader,))
         return Metadata(
             {1: "localhost:9092"},
             {
-                name: TopicInfo(None, {}, reason=self.topic_errors[name])
+                name: TopicInfo(None, reason=self.topic_errors[name])
                 if name in self.topic_errors
-                else TopicInfo(self.topic_ids.get(name, "id-1"), infos, owner=self.owners.get(name))
-                for name, infos in topics.items()
+                else TopicInfo(self.topic_ids.get(name, "id-1"), owner=self.owners.get(name))
+                for name in topics
             },
+            membership=membership_of({name: {} if name in self.topic_errors else topics[name] for name in topics}),
             cluster_id=self.own_id,
         )
 

@@ -68,7 +68,7 @@ def test_nothing_is_promised_without_evidence(promise: Expectation | None) -> No
 def newest_of_orders(*readings: Reading) -> float | None:
     """The newest timestamp of a topic with these partitions."""
     keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
-    topics = topics_of(keyed) or {"orders": TopicInfo("id-1", {})}
+    topics = topics_of(keyed) or {"orders": TopicInfo("id-1")}
     return topics_in(Detector().assess(snapshot_of(keyed, topics, taken_at=100.0), 100.0))["orders"].newest
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Assessment, Detector
-from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.metadata import Metadata, TopicInfo
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
 from tests.judging import rows_of, set_of
+from tests.memberships import Partition, membership_of
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, by_clock, by_wall
@@ -32,7 +33,7 @@ def fleet(
     ``silent_partitions`` says how many partitions of a silent topic are silent (None: all).
     """
     names = [f"silent-{number:03d}" for number in range(silent)] + [f"living-{number:03d}" for number in range(living)]
-    infos = {number: PartitionInfo(number, (number,), (number,)) for number in range(partitions)}
+    infos = {number: Partition(number, (number,), (number,)) for number in range(partitions)}
     readings = {}
     for name in names:
         for number in range(partitions):
@@ -40,7 +41,9 @@ def fleet(
             since = NOW - hours * HOUR if quiet else NOW - 60.0
             activity = Activity(NOW, NOW - 30.0, since, since, polls_good=100)
             readings[TopicPartition(name, number)] = Reading(State.OBSERVED, activity, leader=number, latest=10)
-    metadata = Metadata({}, {name: TopicInfo("id-1", infos) for name in names})
+    metadata = Metadata(
+        {}, {name: TopicInfo("id-1") for name in names}, membership=membership_of(dict.fromkeys(names, infos))
+    )
     rows = [replace(STEADY, topic=name, partition=number) for name in names for number in [None, *range(partitions)]]
     return snapshot_of(readings, metadata=metadata, taken_at=NOW), set_of(rows)
 

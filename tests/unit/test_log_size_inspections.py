@@ -14,11 +14,12 @@ from exporter.collectors.round import MAX_FAILED_ROUNDS
 from exporter.domain.arrays import Counts
 from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicInfo
+from exporter.domain.polls.metadata import Metadata, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.kafka.kafka_python_answers import LOG_DIRS
+from tests.memberships import Partition, membership_of
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 from tests.views import Activity, Inspected, Reading, sizes_of
@@ -65,12 +66,12 @@ class Brokers:
 
 def poll(partitions: Mapping[TopicPartition, tuple[int, ...]], topic_id: str = "id-1") -> Snapshot:
     """A snapshot of partitions with these replicas, the first of which leads."""
-    topics: dict[str, dict[int, PartitionInfo]] = {}
+    topics: dict[str, dict[int, Partition]] = {}
     for key, replicas in partitions.items():
-        topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(replicas[0], replicas, replicas)
-    infos = {name: TopicInfo(topic_id, infos) for name, infos in topics.items()}
+        topics.setdefault(key.topic, {})[key.partition] = Partition(replicas[0], replicas, replicas)
+    metadata = Metadata({}, {name: TopicInfo(topic_id) for name in topics}, membership=membership_of(topics))
     readings = {key: Reading(State.OBSERVED, Activity(), replicas[0], 0, 5) for key, replicas in partitions.items()}
-    return snapshot_of(readings, infos, cluster="c", taken_at=0.0)
+    return snapshot_of(readings, metadata=metadata, cluster="c", taken_at=0.0)
 
 
 class Seen(Inspector):

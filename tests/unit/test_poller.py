@@ -15,6 +15,7 @@ from exporter.domain.polls.readings import Answers, PollFailure, Reason, State, 
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import SourceError
 from tests.lookup_answers import Answer, answers_of
+from tests.memberships import membership_of
 from tests.snapshots import silence_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 from tests.views import Reading, readings_of
@@ -258,12 +259,13 @@ def test_metadata_is_read_anew_after_a_minute(interval: float, reused_at: Sequen
 def test_settings_that_cannot_be_read_any_more_stay_unless_the_right_is_gone() -> None:
     """A new process of the client may begin while no broker answers about them."""
     config = TopicConfig("CreateTime", "compact", None, remote_storage=False)
-    before = Metadata({}, {"a": TopicInfo("id-1", {}, config)})
+    membership = membership_of({"a": {}})
+    before = Metadata({}, {"a": TopicInfo("id-1", config)}, membership=membership)
     for topic_id, unread, kept in (
         ("id-1", {}, config),
         ("id-1", {"a": Reason.TIMED_OUT}, config),
         ("id-1", {"a": Reason.UNAUTHORIZED}, None),
         ("id-2", {}, None),
     ):
-        now = Metadata({}, {"a": TopicInfo(topic_id, {})}, unconfigured=unread)
+        now = Metadata({}, {"a": TopicInfo(topic_id)}, unconfigured=unread, membership=membership)
         assert restore_known(now, before).topics["a"].config == kept

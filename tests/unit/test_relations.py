@@ -75,14 +75,14 @@ def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *
 
     A topic of which nothing is known, and never was, has no row.
     """
-    known, topics = Relations("prod", "exporter-a"), {"orders": TopicInfo("1", {})}
+    known, topics = Relations("prod", "exporter-a"), {"orders": TopicInfo("1")}
     if before is not None:
         before.into(known)
         assert len(rows_due(known, 0, topics)) == 1
     now.into(known)
     assert len(rows_due(known, -after, topics)) == expected
     assert rows_due(known, -after, dict(topics)) == [], "written once"
-    again = rows_due(known, -after, {"orders": TopicInfo("made again", {})})
+    again = rows_due(known, -after, {"orders": TopicInfo("made again")})
     assert [row["topic_id"] for row in again] == ["made again"] * (now != NONE)
 
 
@@ -92,7 +92,7 @@ def test_the_first_readers_are_named_and_all_are_counted() -> None:
 
     def due_rows(ago: float, *names: str) -> list[tuple[int | None, str | None]]:
         known.readers = topic_readers({"orders": names})
-        rows = rows_due(known, ago, {"orders": TopicInfo("1", {})})
+        rows = rows_due(known, ago, {"orders": TopicInfo("1")})
         return [(row["consumer_groups"], row["readers"]) for row in rows]
 
     assert due_rows(900, "audit", 'a "group"') == [(2, '["a \\"group\\"", "audit"]')]
@@ -117,7 +117,7 @@ def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:
         for topic, each in states.items()
         for number, state in enumerate(each)
     }
-    infos = {name: TopicInfo("id", {}) for name in [*(f"east.{topic}" for topic in states), "other"]}
+    infos = {name: TopicInfo("id") for name in [*(f"east.{topic}" for topic in states), "other"]}
     known = Relations("prod", "exporter-a")
     known.copies["east"] = copies_of(Comparison("east", "prod", Matching({}), replica_table(readings)))
     assert [(row["topic"], row["replica_of_topic"], row["replica_state"]) for row in rows_due(known, 0, infos)] == [

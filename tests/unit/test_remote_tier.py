@@ -17,7 +17,7 @@ from exporter.collectors.remote_tier import BY_TIME, TierWatch
 from exporter.collectors.round import MAX_FAILED_ROUNDS
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.activity import Circumstances, TierFacts, apply_tiers
-from exporter.domain.polls.metadata import Membership, PartitionInfo, TopicConfig, TopicInfo
+from exporter.domain.polls.metadata import Membership, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ByTime, SourceError
@@ -78,12 +78,9 @@ def reading(
 
 def poll(readings: Mapping[TopicPartition, Reading], topic_id: str = "id-1") -> Snapshot:
     """A snapshot in which every topic but ``local`` has remote storage."""
-    topics: dict[str, dict[int, PartitionInfo]] = {}
-    for key in readings:
-        topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(1, (1,), (1,))
     infos = {
-        name: TopicInfo(topic_id, infos, TopicConfig("CreateTime", "delete", math.inf, name != "local"))
-        for name, infos in topics.items()
+        name: TopicInfo(topic_id, TopicConfig("CreateTime", "delete", math.inf, name != "local"))
+        for name in {key.topic for key in readings}
     }
     seen = snapshot_of(readings, infos, cluster="c", taken_at=0.0)
     number = int(topic_id.removeprefix("id-"))

@@ -12,13 +12,14 @@ import pytest
 from exporter.domain.judging.detection import Judgements
 from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
+from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
 from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming, Pairing, find_faults
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
 from exporter.factory.clusters import make_naming
 from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
+from tests.memberships import Partition, membership_of
 from tests.snapshots import assessment_of, snapshot_of
 from tests.unit.readings import Replica, replica_readings, replica_table
 
@@ -62,10 +63,10 @@ def known(
     every = {topic: list(range(partitions)) for topic in topics} | dict(numbers or {})
     return Metadata(
         {},
-        {
-            topic: TopicInfo(f"id of {topic}", {each: PartitionInfo(1, (1,), (1,)) for each in found}, config=config)
-            for topic, found in every.items()
-        },
+        {topic: TopicInfo(f"id of {topic}", config=config) for topic in every},
+        membership=membership_of(
+            {topic: dict.fromkeys(each, Partition(1, (1,), (1,))) for topic, each in every.items()}
+        ),
     )
 
 
@@ -127,7 +128,7 @@ def test_a_dead_source_excuses_only_what_is_in_step() -> None:
     verdicts = [VERDICT_CODES[judged.get((key.topic, key.partition), Verdict.DEAD)] for key in layout]
     unknown = np.full(len(layout), np.nan)
     of_partitions = Judgements(np.array(verdicts, dtype=np.int8), unknown, unknown, unknown)
-    snapshot = snapshot_of({}, {name: TopicInfo(None, {}) for name in layout.topics})
+    snapshot = snapshot_of({}, {name: TopicInfo(None) for name in layout.topics})
     assessment = replace(assessment_of(snapshot), layout=layout, of_partitions=of_partitions)
     readings = {
         Replica(topic, "copy", number): ReplicaReading(before) for (topic, number), (_, before, _) in states.items()

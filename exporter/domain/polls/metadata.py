@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,15 +12,6 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, Flags, Rows, ranges
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import Reason, reason_code
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
-    """A partition in the cluster's metadata. ``leader`` is None while there is no usable leader."""
-
-    leader: int | None
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
 
 
 class Membership:
@@ -43,19 +34,6 @@ class Membership:
         self.leader = leader
         self.first_replica, self.replicas = replicas
         self.first_in_sync, self.in_sync = in_sync
-
-    @classmethod
-    def of(cls, topics: Mapping[str, Mapping[int, PartitionInfo]]) -> Membership:
-        """Return the partitions of each topic as columns."""
-        layout = Layout.of(topics)
-        infos = [topics[key.topic][key.partition] for key in layout]
-        leaders = [NO_LEADER if info.leader is None else info.leader for info in infos]
-        return cls(
-            layout,
-            np.array(leaders, dtype=np.int32),
-            flatten_lists([info.replicas for info in infos]),
-            flatten_lists([info.in_sync for info in infos]),
-        )
 
     @classmethod
     def led(cls, layout: Layout, leader: NDArray[np.int32]) -> Membership:
@@ -92,15 +70,6 @@ class Membership:
             for name in ("leader", "first_replica", "replicas", "first_in_sync", "in_sync")
         )
 
-    def info(self, row: int) -> PartitionInfo:
-        """Return one row as an object."""
-        leader = int(self.leader[row])
-        return PartitionInfo(
-            None if leader == NO_LEADER else leader,
-            tuple(self.replicas[self.first_replica[row] : self.first_replica[row + 1]].tolist()),
-            tuple(self.in_sync[self.first_in_sync[row] : self.first_in_sync[row + 1]].tolist()),
-        )
-
 
 def flatten_lists(lists: Sequence[Sequence[int]]) -> tuple[Rows, NDArray[np.int32]]:
     """Return n lists of broker ids as (first [n + 1], all ids)."""
@@ -116,31 +85,6 @@ def _lists_of(
     count = np.concatenate([np.diff(one[0]), np.diff(other[0])])[rows]
     first = np.concatenate([[0], np.cumsum(count)]).astype(np.intp)
     return first, np.concatenate([one[1], other[1]])[ranges(start, count)]
-
-
-class PartitionsOf(Mapping[int, PartitionInfo]):
-    """The partitions of one topic: partition number -> its row in a Membership, as an object."""
-
-    __slots__ = ("_membership", "_rows", "_topic")
-
-    def __init__(self, membership: Membership, topic: str) -> None:
-        """Raises KeyError where the topic is not in the layout of ``membership``."""
-        self._membership, self._topic, self._rows = membership, topic, membership.layout.rows_of(topic)
-
-    def __getitem__(self, number: int) -> PartitionInfo:
-        at = self._rows.start + int(np.searchsorted(self._numbers(), number))
-        if at >= self._rows.stop or self._membership.layout.partition[at] != number:
-            raise KeyError(number)
-        return self._membership.info(at)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._numbers().tolist())
-
-    def __len__(self) -> int:
-        return int(self._rows.stop - self._rows.start)
-
-    def _numbers(self) -> NDArray[np.int32]:
-        return self._membership.layout.partition[self._rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +112,6 @@ class TopicInfo:
     """
 
     topic_id: str | None
-    partitions: Mapping[int, PartitionInfo]
     config: TopicConfig | None = None
     reason: Reason | None = None
     owner: str | None = None
@@ -179,6 +122,10 @@ def are_uncompacted(infos: Iterable[TopicInfo]) -> Flags:
     return np.array(
         [info.config is not None and info.config.cleanup_policy == "delete" for info in infos], dtype=np.bool_
     )
+
+
+NO_PARTITIONS = Membership.led(Layout.of({}), np.zeros(0, dtype=np.int32))
+"""The partitions of no topic."""
 
 
 @dataclass(frozen=True)
@@ -197,21 +144,21 @@ class Metadata:
     only_internal: tuple[str, ...] = ()
     unconfigured: Mapping[str, Reason] = field(default_factory=dict)
     cluster_id: str | None = None
-    given: Membership | None = None
-    """The partitions of ``topics`` as columns, where the reader already has them."""
-
-    @cached_property
-    def membership(self) -> Membership:
-        """The partitions of all topics, as columns."""
-        if self.given is not None:
-            return self.given
-        return Membership.of({name: topic.partitions for name, topic in self.topics.items()})
+    membership: Membership = NO_PARTITIONS
+    """The partitions of all topics."""
 
     @cached_property
     def reason_of_topics(self) -> Codes:
         """By topic of the layout, the code of why it could not be described; ANSWERED where it could."""
         codes = [reason_code(self.topics[name].reason) for name in self.membership.layout.topics]
         return np.array(codes, dtype=np.int8)
+
+    @cached_property
+    def invisible(self) -> Mapping[str, Reason]:
+        """Topics that could not be described, and of which no partition is known."""
+        layout = self.membership.layout
+        empty = [name for name, count in zip(layout.topics, np.diff(layout.first), strict=True) if not count]
+        return {name: reason for name in empty if (reason := self.topics[name].reason) is not None}
 
     @cached_property
     def tiered(self) -> Flags:
@@ -245,27 +192,12 @@ def restore_known(metadata: Metadata, before: Metadata | None) -> Metadata:
     membership = metadata.membership
     if missed:
         membership = membership.restore_topics_of(before.membership, missed)
-    for name in missed:
-        partitions = PartitionsOf(membership, name)
-        restored[name] = replace(known[name], partitions=partitions, reason=metadata.topics[name].reason)
-    return replace(metadata, topics={**metadata.topics, **restored}, given=membership)
+        restored |= {name: replace(known[name], reason=metadata.topics[name].reason) for name in missed}
+    return replace(metadata, topics={**metadata.topics, **restored}, membership=membership)
 
 
 def is_unchanged(before: Metadata, now: Metadata) -> bool:
     """Return whether the metadata of a cluster is the same as before."""
-    return (
-        _without_topics(before) == _without_topics(now)
-        and before.topics.keys() == now.topics.keys()
-        and all(
-            _without_partitions(before.topics[name]) == _without_partitions(topic) for name, topic in now.topics.items()
-        )
-        and before.membership.same_as(now.membership)
-    )
-
-
-def _without_topics(metadata: Metadata) -> Metadata:
-    return replace(metadata, topics={}, given=None)
-
-
-def _without_partitions(topic: TopicInfo) -> TopicInfo:
-    return replace(topic, partitions={})
+    return replace(before, membership=NO_PARTITIONS) == replace(
+        now, membership=NO_PARTITIONS
+    ) and before.membership.same_as(now.membership)

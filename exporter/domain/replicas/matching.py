@@ -122,6 +122,11 @@ def _is_stamped(topic: TopicInfo) -> bool:
     return topic.config is not None and topic.config.timestamp_type == "LogAppendTime"
 
 
+def _numbers_of(metadata: Metadata, topic: str) -> NDArray[np.int32]:
+    layout = metadata.membership.layout
+    return layout.partition[layout.rows_of(topic)]
+
+
 def _numbered(layout: Layout, number_of: Mapping[str, int]) -> tuple[Rows, NDArray[np.int64]]:
     """Return the rows of these topics, and the number of each row's topic with its partition, as one key."""
     numbers = np.array([number_of.get(name, -1) for name in layout.topics], dtype=np.int64)[layout.topic]
@@ -146,14 +151,14 @@ def find_faults(source: str, target: str, pairing: Pairing) -> list[str]:
             f"replicas: in {target} more than one topic maps to {list_some(named)}; next step: narrow include, exclude "
             "or pattern until one topic is left for each"
         )
-    sizes = {
-        (topic, copy): (mine.topics[topic].partitions, theirs.topics[copy].partitions)
+    numbers = {
+        (topic, copy): (_numbers_of(mine, topic), _numbers_of(theirs, copy))
         for topic, copy in matching.replicas.items()
     }
     uneven = [
         f"{topic} ({len(one)}) -> {copy} ({len(other)})"
-        for (topic, copy), (one, other) in sizes.items()
-        if one.keys() != other.keys()
+        for (topic, copy), (one, other) in numbers.items()
+        if not np.array_equal(one, other)
     ]
     if uneven:
         found.append(

@@ -1,0 +1,30 @@
+"""Partitions with their leaders and replicas, as tests write them down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Membership, flatten_lists
+
+
+class Partition(NamedTuple):
+    """Leader, replicas and in-sync replicas of a partition; without a leader None."""
+
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+def membership_of(topics: Mapping[str, Mapping[int, Partition]]) -> Membership:
+    """The partitions of each topic as columns."""
+    layout = Layout.of(topics)
+    each = [topics[key.topic][key.partition] for key in layout]
+    leaders = [NO_LEADER if one.leader is None else one.leader for one in each]
+    replicas, in_sync = (
+        flatten_lists(lists) for lists in ([one.replicas for one in each], [one.in_sync for one in each])
+    )
+    return Membership(layout, np.array(leaders, dtype=np.int32), replicas, in_sync)
