@@ -14,10 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-KEEPS_TABLES = "spark.topicLiveness.keepsTables"
-"""The Spark setting by which tables that were read or written stay in memory: with few rows, to find their files takes
-Delta longer than all that is done with them."""
-
 _SHARD = "shard"
 _ROWS_A_SHARD = 400_000
 _STREAMS_A_SHARD = 2_000

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.formatting import plural
-from exporter.storage.files import Location, delete, make_folder, spark_uri
+from exporter.storage.files import Location, make_folder, spark_uri
 from spark_rollups.durable import read_text, sync_tree, write_whole
 from spark_rollups.frames import spread
 from spark_rollups.spool_files import (
@@ -208,35 +208,20 @@ def once_each(rows: DataFrame, there: DataFrame | None, table: SpoolTable, *, fe
     )
 
 
-def note_pending(tables: Tables, first: date | None) -> None:
+def note_pending(tables: Tables, first: date) -> None:
     """Keep on disk that days must be made again from the UTC day ``first`` on.
 
     Written before the rows are, so that no crash can forget it.
     """
     before = find_pending_day(tables)
-    if first is None or (before is not None and before <= first):
-        return
-    make_folder(tables.folder)
-    write_whole(tables.folder / "pending.json", json.dumps({"from": first.isoformat()}) + "\n")
+    if before is None or first < before:
+        tables.note(pending=first.isoformat())
 
 
 def find_pending_day(tables: Tables) -> date | None:
-    """Return the UTC day from which days are not up to date, None where all are.
-
-    A note that cannot be read stands for all days.
-    """
-    try:
-        pending = json.loads(read_text(tables.folder / "pending.json"))
-        return date.fromisoformat(pending["from"])
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        return date(1970, 1, 1)
-
-
-def clear_pending(tables: Tables) -> None:
-    """Forget what ``note_pending`` kept: all that is made of windows is up to date."""
-    delete(tables.folder / "pending.json")
+    """Return the UTC day from which days are not up to date, None where all are."""
+    pending = tables.notes().get("pending")
+    return None if pending is None else date.fromisoformat(pending)
 
 
 def publish_ingested(history: Location, taken: Sequence[Ingested], began: datetime) -> None:

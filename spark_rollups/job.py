@@ -30,7 +30,7 @@ from exporter.domain.links import Links
 from exporter.domain.scoring.calibration import FALSE_ALARMS, Accepted
 from exporter.domain.verdicts import Outage, TopicOverride
 from exporter.java import JavaError, java
-from exporter.storage.files import Location, Stored, file_info, files_below, files_in
+from exporter.storage.files import Location, Stored, files_below
 from spark_rollups import spool_files
 from spark_rollups.durable import read_text
 from spark_rollups.failures import (
@@ -67,7 +67,6 @@ from spark_rollups.session import (
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention
 
-_COMMIT = re.compile(r".*\.json")
 _DATA = re.compile(r"[^.].*\.parquet")
 _FOOTER_BYTES = 8 * 2**10
 """What a Parquet file of windows takes without rows (measured)."""
@@ -204,7 +203,6 @@ def report(
     with (
         _ending_well(history, "report", progress, ReportError, TablesError),
         _history_of(history) as files,
-        _verdicts_of(history),
         _session("report", history, files, master, conf, progress) as spark,
     ):
         write = partial(write_report, Tables(spark, history), as_of=as_of, output=output, zone=zone)
@@ -309,16 +307,6 @@ def _size_of_rows(history: Location, files: Sequence[Stored]) -> int:
     tables = f"{history / 'tables'}/"
     worked = [*_new(history, files), *(file for file in files if str(file.path).startswith(tables))]
     return sum(max(file.size - _FOOTER_BYTES, 0) for file in worked)
-
-
-@contextmanager
-def _verdicts_of(history: Location) -> Iterator[None]:
-    """Refuse a history that no rollup has judged, before Spark takes its time to start."""
-    judged = files_in(history / "tables" / "verdicts" / "_delta_log", _COMMIT)
-    if not judged and file_info(history / "published" / "current.json") is None:
-        advice = f"run `topic-liveness rollup --history {history}` first"
-        raise NoVerdictsError(f"no verdicts in {history / 'tables'}: {advice}")
-    yield
 
 
 @contextmanager

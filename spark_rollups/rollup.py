@@ -41,7 +41,7 @@ from spark_rollups.publish import ahead, publish
 from spark_rollups.relations import add_relations, relations_at
 from spark_rollups.schemas import CALIBRATION
 from spark_rollups.tables import Tables, TablesError
-from spark_rollups.upkeep import Retention, clock_ahead, is_due, note, run_upkeep, windows_kept_from
+from spark_rollups.upkeep import Retention, clock_ahead, is_due, note, run_upkeep
 from spark_rollups.verdicts import Rule, add_rests, hold_incidents, judge_streams
 
 FIRST_DAY = date(1970, 1, 1)
@@ -69,10 +69,9 @@ def run_rollup(spark: SparkSession, history: Location, request: RollupRequest, p
     spark.catalog.clearCache()
     tables = Tables(spark, history)
     tables.guard = progress.guard
-    tables.layout()  # raises where a newer release made them, which finds them as they are
+    tables.notes()  # raises where another release made them, which finds them as they are
     try:
-        with tables.name_commits():
-            _Run(tables, request, progress).run()
+        _Run(tables, request, progress).run()
     except TablesError:
         ingest.note_pending(tables, FIRST_DAY)
         raise
@@ -89,13 +88,9 @@ class _Run:
     def run(self) -> None:
         tables, progress = self._tables, self._progress
         tables.names()  # raises where one lost a commit, before anything is taken in or published
-        windows_from = windows_kept_from(tables, self._began)
-        if tables.drop_outdated():
-            progress.note("the tables are of an earlier layout: what is made of windows is made again")
-            ingest.note_pending(tables, FIRST_DAY)
-        elif tables.exists("streams") != tables.exists("daily"):
+        windows_from = tables.windows_from(self._began.date())
+        if tables.exists("streams") != tables.exists("daily"):
             ingest.note_pending(tables, FIRST_DAY)  # the folder of one was moved away
-        tables.note_layout(windows_from)
         taken = self._ingested()
         tables.guard()
         ingest.publish_ingested(self._history, taken, self._began)
@@ -110,7 +105,7 @@ class _Run:
         with progress.stage("baselines") as details:
             details.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
         if since is not None:
-            ingest.clear_pending(tables)
+            tables.note(pending=None)
         calibrated = self._calibrated()
         rows = self._judged(streams, {one.kind: one.threshold for one in calibrated}, rests)
         self._published(rows, calibrated)

@@ -23,7 +23,6 @@ from exporter import domain
 from exporter.java import java
 from exporter.storage.files import Location, ObjectPath, s3_endpoint, spark_uri
 from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, is_lost_connection, shorten_error
-from spark_rollups.frames import KEEPS_TABLES
 from spark_rollups.jars import DELTA, S3, JarsError, fetch_jars
 
 _DROPPED = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
@@ -238,7 +237,6 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
     if data_bytes < _TINY_BYTES:
         # Classes are generated and compiled for each plan: an eighth of such a rollup (measured).
         few = {
-            KEEPS_TABLES: "true",
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             # Each of these costs a little for each plan and job, and has no use here.

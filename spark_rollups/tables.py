@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,9 +18,7 @@ from pyspark.sql.types import StructType
 
 from exporter.storage.files import (
     Location,
-    delete,
     delete_folder,
-    file_info,
     files_below,
     files_in,
     make_folder,
@@ -27,7 +26,7 @@ from exporter.storage.files import (
 )
 from spark_rollups import schemas
 from spark_rollups.durable import read_text, write_whole
-from spark_rollups.frames import KEEPS_TABLES, Where, no_rows
+from spark_rollups.frames import Where, no_rows
 
 
 class SchemaMismatchError(ValueError):
@@ -75,11 +74,8 @@ SCHEMAS: Mapping[str, StructType] = {
 }
 """The columns of each table."""
 
-LAYOUT = 5
-"""The layout of the tables; it is in ``layout.json`` beside them."""
-
-_MADE = ("daily", "streams", "drops", "baselines", "maxima")
-"""Tables that are made again where the layout is an earlier one."""
+LAYOUT = 6
+"""The layout of the tables, and of what is noted beside them. A release reads its own alone."""
 
 _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
 """Beside those with a ``date``, which are partitioned by it."""
@@ -88,7 +84,6 @@ _STATISTICS_COLUMNS = {"windows": "window_start,window_end"}
 """The columns for which Delta keeps the range of each file, so that a query for a day skips files of other days."""
 
 _COMMIT = re.compile(r"[0-9]{20}\.json")
-_BEGUN = re.compile(r".*\.begun")
 _DATA = re.compile(r".*\.parquet")
 
 _COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
@@ -113,37 +108,12 @@ class Tables:
         self.guard: Callable[[], None] = lambda: None
         """Called before each commit; raises where this run may not write any more."""
         self._whole: set[str] = set()
-        self._reads: dict[str, tuple[int, DataFrame]] = {}
-        """Tables that were read or written, each with its version then."""
-        self._keeps = spark.conf.get(KEEPS_TABLES, "false") == "true"
-
-    @contextmanager
-    def name_commits(self) -> Iterator[None]:
-        """Within this context every commit of the session to a Delta table names this run."""
-        self.spark.conf.set(_COMMIT_NOTE, f"run {self.run}")
-        try:
-            yield
-        finally:
-            self.spark.conf.unset(_COMMIT_NOTE)
 
     def read(self, name: str) -> DataFrame:
         """Return the present table; one that was never written is empty."""
-        version = self.version(name)
-        if version < 0:
+        if not self.exists(name):
             return no_rows(self.spark, SCHEMAS[name])
-        held = self._reads.get(name)
-        if held is not None and held[0] == version:
-            return held[1]
-        rows = self.spark.read.format("delta").load(self.path(name))
-        # A table that an earlier version made may lack columns that may be null.
-        lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
-        rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
-        return self._keep(name, version, rows)
-
-    def _keep(self, name: str, version: int, rows: DataFrame) -> DataFrame:
-        if self._keeps:
-            self._reads[name] = version, rows.persist()
-        return rows
+        return self.spark.read.format("delta").load(self.path(name))
 
     def count(self, name: str) -> int:
         """Return how many rows the table holds."""
@@ -164,50 +134,62 @@ class Tables:
 
     def delete(self, name: str, where: Column) -> None:
         """Delete the rows that meet ``where``, of which there are some, in one commit."""
-        with self._read_back(name):
-            DeltaTable.forPath(self.spark, self.path(name)).delete(where)
+        before = self._before_commit(name)
+        DeltaTable.forPath(self.spark, self.path(name)).delete(where)
+        self._require_commit(name, before + 1)
+
+    def compact(self, name: str) -> None:
+        """Put small files of a table together, in one commit or none."""
+        before = self._before_commit(name)
+        done = DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
+        if done.select("metrics.numFilesAdded").collect()[0][0]:
+            self._require_commit(name, before + 1)
+
+    def vacuum(self, name: str, hours: float) -> None:
+        """Remove files that the table has not needed for so long."""
+        self.guard()
+        DeltaTable.forPath(self.spark, self.path(name)).vacuum(hours)
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: Where | None = None) -> None:
-        rows = conform(rows, SCHEMAS[name], name)
-        rows = rows.persist() if self._keeps else rows
-        writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
+        writer = conform(rows, SCHEMAS[name], name).write.format("delta").mode(mode)
         if where is not None:
             writer = writer.option("replaceWhere", where.sql)
         by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)
         if by is not None:
             writer = writer.partitionBy(by)
-        with self._read_back(name) as before:
-            first = before < 0
-            if first:
-                self._begin(name)
-                if name in _STATISTICS_COLUMNS:
-                    writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
-            writer.save(self.path(name))
-        if first:
-            delete(self._beginning(name))
-        version, others = self._reads.pop(name, (-1, None))
-        if first or (mode == "overwrite" and where is None):
-            self._keep(name, before + 1, rows)
-        elif others is not None and version == before:
-            left = others if where is None else others.where(f"not ({where.sql})")
-            self._keep(name, before + 1, left.select(rows.columns).unionByName(rows))
+        before = self._before_commit(name)
+        if before < 0:
+            # Killed before its first commit, Delta leaves data, and a log without any that it refuses ever after.
+            self.note(begun=name)
+            delete_folder(self.folder / name)
+            if name in _STATISTICS_COLUMNS:
+                writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
+        writer.save(self.path(name))
+        self._require_commit(name, before + 1)
+        if before < 0:
+            self.note(begun=None)
 
-    @contextmanager
-    def _read_back(self, name: str) -> Iterator[int]:
-        """Yield the newest version. Raise TablesError where the log of the table has no later one afterwards.
+    def _before_commit(self, name: str) -> int:
+        """Have the next commit of the session name this run; return the number of the newest one."""
+        self.guard()
+        self.spark.conf.set(_COMMIT_NOTE, f"run {self.run}")
+        return self.version(name)
+
+    def _require_commit(self, name: str, version: int) -> None:
+        """Raise TablesError where the log of the table has no commit of this run under its number.
 
         Delta names commits by Java's digits and folders by Hadoop's settings: a commit may succeed in a place where
         nobody finds it.
         """
-        self.guard()
-        before = self.version(name)
-        yield before
-        if self.version(name) <= before:
-            raise TablesError(
-                f"{self.folder / name / '_delta_log'} has no commit {before + 1:020}.json, and Delta reported one: "
-                "what this run wrote is lost. A setting of Java, Hadoop or Spark leads the job elsewhere: remove it, "
-                "then run `topic-liveness rollup --rebuild`"
-            )
+        commit = self.folder / name / "_delta_log" / f"{version:020}.json"
+        with suppress(FileNotFoundError):
+            if f"run {self.run}" in read_text(commit):
+                return
+        raise TablesError(
+            f"{commit.parent} has no commit {commit.name} of this run, and Delta reported one: what this run wrote is "
+            "lost. A setting of Java, Hadoop or Spark leads the job elsewhere, or another program writes to these "
+            "tables: end that, then run `topic-liveness rollup --rebuild`"
+        )
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Replace the rows with the same ``as_of``, which are few or none, by ``rows``."""
@@ -237,17 +219,12 @@ class Tables:
     def _require_no_data(self, name: str) -> None:
         """Refuse data that no log lists, except where a run was killed in the first commit of the table."""
         folder = self.folder / name
-        if not files_below(folder, _DATA) or file_info(self._beginning(name)) is not None:
+        if not files_below(folder, _DATA) or self.notes().get("begun") == name:
             return
-        advice = f"move {self.folder} away; {_AGAIN}"
-        if name in _MADE:
-            advice = (
-                f"move {folder} away and run `topic-liveness rollup --rebuild`, which makes this table again from the "
-                "windows that are still kept"
-            )
         raise TablesError(
-            f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or "
-            f"{advice}"
+            f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or move "
+            f"{folder} and {self.folder / 'ingested.json'} away and run `topic-liveness rollup --rebuild`, which makes "
+            "this table again from what the spool and the other tables still have"
         )
 
     def _require_whole_log(self, name: str) -> None:
@@ -266,69 +243,42 @@ class Tables:
             advice = f"restore {self.folder} from a backup, or move it away; {_AGAIN}"
         raise TablesError(f"{empty[0]} is empty, as after a power cut, and what it added would be lost: {advice}")
 
-    def _begin(self, name: str) -> None:
-        # Killed before its first commit, Delta leaves data, and a log without any that it refuses ever after.
-        make_folder(self.folder)
-        write_whole(self._beginning(name), f"run {self.run} began {name}\n")
-        delete_folder(self.folder / name)
-
-    def _beginning(self, name: str) -> Location:
-        return self.folder / f"{name}.begun"
-
     def path(self, name: str) -> str:
         """Return where the table is."""
         return spark_uri(self.folder / name)
 
-    def layout(self) -> int:
-        """Return the layout of the tables, 0 where the note of it is lost or damaged.
-
-        Raises TablesError where a newer release made them.
-        """
+    def notes(self) -> dict[str, Any]:
+        """Return what runs noted beside the tables. Raises TablesError where another release made them."""
+        path = self.folder / "notes.json"
         try:
-            found = int(json.loads(read_text(self.folder / "layout.json"))["layout"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return 0
-        if found > LAYOUT:
-            raise TablesError(
-                f"{self.folder} has layout {found} and this release knows {LAYOUT}: run this with the release that "
-                f"made it, or move {self.folder} away; {_AGAIN}"
-            )
-        return found
+            found = json.loads(read_text(path))
+        except FileNotFoundError:
+            logs = (self.folder / name / "_delta_log" for name in SCHEMAS)
+            found = {"layout": None if any(files_in(log, _COMMIT) for log in logs) else LAYOUT}
+        except ValueError:
+            found = None
+        if isinstance(found, dict) and found.get("layout") == LAYOUT:
+            return found
+        raise TablesError(
+            f"{self.folder} was made by another release: {path} must state layout {LAYOUT}. Run the release that made "
+            f"it, or move {self.folder} away; {_AGAIN}"
+        )
 
-    def drop_outdated(self) -> bool:
-        """Return whether tables that are made of others are of an earlier layout, and delete those that do not read.
-
-        A table reads if it has the columns of this layout, but for some that may be null.
-        """
-        if self.layout() == LAYOUT:
-            return False
-        there = [name for name in _MADE if files_below(self.folder / name, _DATA)]
-        for name in there:
-            schema = self.spark.read.format("delta").load(self.path(name)).schema if self.exists(name) else StructType()
-            found = {field.name: field.dataType.simpleString() for field in schema}
-            wanted = SCHEMAS[name].fields
-            if not all(found.get(one.name, one.nullable) in (True, one.dataType.simpleString()) for one in wanted):
-                delete_folder(self.folder / name)
-        return bool(there)
-
-    def note_layout(self, windows_from: date | None) -> None:
-        """Keep on disk which layout the tables have, and from which UTC day on windows are kept."""
+    def note(self, **changes: str | int | None) -> None:
+        """Keep on disk what later runs need to know; None is as if it had never been noted."""
+        notes = {name: value for name, value in (self.notes() | changes).items() if value is not None}
         make_folder(self.folder)
-        content = {"layout": LAYOUT, **({} if windows_from is None else {"windows_from": windows_from.isoformat()})}
-        write_whole(self.folder / "layout.json", json.dumps(content) + "\n")
+        write_whole(self.folder / "notes.json", json.dumps(notes) + "\n")
 
-    def windows_from(self) -> date | None:
-        """Return the recorded UTC day from which windows are kept, None where none is recorded."""
-        try:
-            day = json.loads(read_text(self.folder / "layout.json")).get("windows_from")
-            return None if day is None else date.fromisoformat(day)
-        except (OSError, ValueError, AttributeError, TypeError):
-            return None
+    def windows_from(self, today: date) -> date | None:
+        """Return the UTC day from which windows are kept, None where none was ever deleted.
+
+        A day to come was noted by a clock that was ahead, and counts for nothing.
+        """
+        noted = self.notes().get("windows_from")
+        day = None if noted is None else date.fromisoformat(noted)
+        return None if day is None or day > today else day
 
     def names(self) -> list[str]:
         """Return the tables that were ever written."""
-        there = [name for name in SCHEMAS if self.exists(name)]
-        for note in files_in(self.folder, _BEGUN):
-            if note.path.stem in there:
-                delete(note.path)  # its run was killed right after the commit
-        return there
+        return [name for name in SCHEMAS if self.exists(name)]

@@ -5,22 +5,19 @@ Once a week, after all else.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
-from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.history.retention import retention_days
 from spark_rollups.batches import KEY
-from spark_rollups.durable import read_text, write_whole
 from spark_rollups.frames import Where
 from spark_rollups.learning import week_of
 from spark_rollups.spool_files import AHEAD
-from spark_rollups.tables import LAYOUT, Tables
+from spark_rollups.tables import Tables
 
 _BY_RUN = ("calibration", "verdicts")
 _DATED_BY = {
@@ -45,13 +42,11 @@ def is_due(tables: Tables, moment: datetime, now: datetime) -> bool:
     A last time that is still to come was recorded by a clock that was ahead, and counts for nothing.
     """
     week = week_of(moment.astimezone(UTC).date())
-    path = tables.folder / "upkeep.json"
-    try:
-        last = int(json.loads(read_text(path))["week"])
-    except (OSError, ValueError, KeyError, TypeError):
+    last = tables.notes().get("upkeep_week")
+    if last is None:
         note(tables, moment)
         return False
-    return last < week or last > week_of(now.astimezone(UTC).date())
+    return bool(last < week or last > week_of(now.astimezone(UTC).date()))
 
 
 def clock_ahead(tables: Tables, moment: datetime) -> str | None:
@@ -69,36 +64,13 @@ def clock_ahead(tables: Tables, moment: datetime) -> str | None:
     )
 
 
-def windows_kept_from(tables: Tables, now: datetime) -> date | None:
-    """Return the UTC day from which windows are kept, None where none was ever deleted.
-
-    Where the note of it is lost, torn or of a clock that was ahead, the tables show it: a stream advanced before the
-    first window.
-    """
-    windows_from = tables.windows_from()
-    if windows_from is None and tables.layout() == LAYOUT:
-        return None
-    if windows_from is not None and windows_from <= now.astimezone(UTC).date():
-        return windows_from
-    # Either may be lost, and is made again of the other one.
-    table, since = ("streams", "known_since") if tables.exists("streams") else ("daily", "first_advance")
-    if not tables.exists(table):
-        return None
-    known = tables.read(table).agg(F.min(F.to_date(since))).collect()[0][0]
-    first = tables.read("windows").agg(F.min("date")).collect()[0][0]
-    if first is None:
-        first = tables.read("daily").agg(F.max("date")).collect()[0][0]
-    return first if known is not None and first is not None and known < first else None
-
-
 def _text(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def note(tables: Tables, moment: datetime) -> None:
     """Keep on disk that the tables were kept up in the week of a moment."""
-    week = week_of(moment.astimezone(UTC).date())
-    write_whole(tables.folder / "upkeep.json", json.dumps({"week": week}) + "\n")
+    tables.note(upkeep_week=week_of(moment.astimezone(UTC).date()))
 
 
 def run_upkeep(tables: Tables, moment: datetime, retention: Retention) -> str:
@@ -111,7 +83,7 @@ def run_upkeep(tables: Tables, moment: datetime, retention: Retention) -> str:
     }
     for name, cutoff in expired.items():
         if name == "windows":
-            tables.note_layout(cutoff)
+            tables.note(windows_from=cutoff.isoformat())
         if name == "baselines":
             tables.replace_where(name, _in_force(tables, cutoff), Where("week", (cutoff,), "<"))
         else:
@@ -119,15 +91,10 @@ def run_upkeep(tables: Tables, moment: datetime, retention: Retention) -> str:
     deleted = [*expired, *(["streams"] if _drop_streams(tables, retention) else [])]
     for name in _APPENDED:
         if tables.exists(name):
-            _table(tables, name).optimize().executeCompaction()
+            tables.compact(name)
     for name in tables.names():
-        _table(tables, name).vacuum(retention.file_hours)
+        tables.vacuum(name, retention.file_hours)
     return f"rows past their retention deleted from {', '.join(deleted)}" if deleted else "nothing past its retention"
-
-
-def _table(tables: Tables, name: str) -> DeltaTable:
-    tables.guard()
-    return DeltaTable.forPath(tables.spark, tables.path(name))
 
 
 def _dated(name: str) -> Column:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_rollups.frames import arrow_schema
-from spark_rollups.tables import SCHEMAS
+from spark_rollups.tables import LAYOUT, SCHEMAS
 
 Row = SimpleNamespace
 """A row of a table: its columns by name, moments in UTC."""
@@ -79,5 +79,12 @@ def active_hours(daily: Path) -> int:
 
 def note_upkeep(history: Path) -> None:
     """Let the next rollup do the weekly upkeep, which prints most."""
-    (history / "tables").mkdir(exist_ok=True)
-    (history / "tables" / "upkeep.json").write_text(json.dumps({"week": 0}))
+    change_notes(history, upkeep_week=0)
+
+
+def change_notes(history: Path, **changes: object) -> None:
+    """Change what is noted beside the tables."""
+    notes = history / "tables" / "notes.json"
+    notes.parent.mkdir(exist_ok=True)
+    before = json.loads(notes.read_text()) if notes.exists() else {"layout": LAYOUT}
+    notes.write_text(json.dumps({**before, **changes}))

@@ -56,12 +56,12 @@ def write_report(
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
     or none. Raises NoVerdictsError, ReportError where the folder cannot be written, TablesError where
-    a table lost a commit or a newer release made the tables, ValueError for a naive ``as_of``.
+    a table lost a commit or another release made the tables, ValueError for a naive ``as_of``.
     """
     if as_of is not None and as_of.tzinfo is None:
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
     history = tables.history
-    tables.layout()  # raises where a newer release made them
+    tables.notes()  # raises where another release made them
     # A rollup that finds no topic, as all were deleted, leaves no verdicts of its moment.
     facts = read_facts(
         tables,

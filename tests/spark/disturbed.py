@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_rollups import ingest
-from spark_rollups.frames import KEEPS_TABLES, spread
+from spark_rollups.frames import spread
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
 from tests.spark.judged import END, roll_up
@@ -23,12 +23,12 @@ LOST = ("windows", "coverage", "inventory", "daily", "streams", "drops")
 
 @contextmanager
 def large_history(spark: SparkSession, history: Path, day: float) -> Iterator[list[int]]:
-    """Have runs work in several parts and with the settings of a history of some MiB; yield the numbers of parts.
+    """Have runs work in several parts and look which files they need; yield the numbers of parts.
 
-    No table stays in memory, and the files of windows before a day of the story are not there meanwhile.
+    The files of windows before a day of the story are not there meanwhile.
     """
-    counts, settings = list[int](), {KEEPS_TABLES: "false", "spark.databricks.delta.stats.skipping": "true"}
-    before = {name: str(spark.conf.get(name)) for name in settings}
+    counts, skipping = list[int](), "spark.databricks.delta.stats.skipping"
+    before = str(spark.conf.get(skipping))
     date_then = f"date={moment(at(day)).date()}"
     past = [one for one in history.glob("tables/windows/date=*") if one.name < date_then]
     assert past
@@ -41,14 +41,12 @@ def large_history(spark: SparkSession, history: Path, day: float) -> Iterator[li
         patched.setattr("spark_rollups.frames._STREAMS_A_SHARD", 20)
         patched.setattr("spark_rollups.frames._ROWS_A_SHARD", 8_000)
         patched.setattr("spark_rollups.rollup.spread", counted_spread)
-        for name, value in settings.items():
-            spark.conf.set(name, value)
+        spark.conf.set(skipping, "true")
         away = {folder: folder.rename(history / folder.name) for folder in past}
         yield counts
     for folder, elsewhere in away.items():
         elsewhere.rename(folder)
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    spark.conf.set(skipping, before)
 
 
 def last_commits(spark: SparkSession, history: Path) -> dict[str, Path]:

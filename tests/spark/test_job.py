@@ -17,6 +17,7 @@ from py4j.protocol import Py4JNetworkError
 
 from spark_rollups.failures import interruption_before
 from spark_rollups.lock import LockedError, hold_rollup_lock
+from tests.delta import change_notes
 from tests.programs import Call, as_options
 from tests.spark.conftest import NO_NETWORK, QUICK
 from tests.spark.story import HOUR, World, at, every
@@ -103,19 +104,12 @@ def test_a_second_rollup_on_the_same_history_is_refused(history: Path, refused: 
         pass
 
 
-def published(history: Path) -> None:
-    """Make it look as if a rollup had published something; a report looks for that before anything else."""
-    (history / "published").mkdir()
-    (history / "published" / "current.json").touch()
-
-
 @pytest.mark.parametrize(
     ("verb", "file"), [("rollup", "rollup.lock"), ("rollup", "rollup.log"), ("report", "report.log")]
 )
 def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: str, file: str, refused: Call) -> None:
     """It ends with 2 and one line with the file, what is wrong with it, and the folder to fix."""
     (history / file).mkdir()
-    published(history)
     done = refused(verb, "--history", history)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -140,6 +134,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(his
     torn = history / "tables" / "windows" / "_delta_log" / f"{0:020}.json"
     torn.parent.mkdir(parents=True)
     torn.write_text("torn {")
+    change_notes(history)
     done = refused("rollup", "--history", history, *as_options(QUICK))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
@@ -193,15 +188,13 @@ def test_without_jars_and_network_the_cache_to_fill_is_named(history: Path, tmp_
     assert str(history / "rollup.log") in line
 
 
-def test_a_report_without_verdicts_says_so_before_spark_starts(
-    history: Path, refused: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One line with the command to run first; no Java is needed for that."""
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    done = refused("report", "--history", history)
-    assert (done.returncode, done.stdout) == (2, "")
+@pytest.mark.usefixtures("spark")
+def test_a_report_without_verdicts_says_so(history: Path, refused: Call) -> None:
+    """One line with the command to run first."""
+    done = refused("report", "--history", history, *as_options(QUICK))
+    assert done.returncode == 2
     advice = f"run `topic-liveness rollup --history {history}` first"
-    assert done.stderr == f"Error: no verdicts in {history / 'tables'}: {advice}\n"
+    assert done.stderr == f"Error: no verdicts in {history / 'tables' / 'verdicts'}: {advice}\n"
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(143)])

@@ -23,8 +23,8 @@ from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
-from spark_rollups.upkeep import Retention, windows_kept_from
-from tests.delta import commits, in_order, note_upkeep, rows_of
+from spark_rollups.upkeep import Retention
+from tests.delta import change_notes, commits, in_order, note_upkeep, rows_of
 from tests.spark.judged import topics_as_of
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 
@@ -32,6 +32,7 @@ pytestmark = pytest.mark.timeout(900)
 
 DIED, END, LATER = 18.0, 24.0, 45.0
 """Days after the start: when one of the two topics died, when a backfill ran, and when polls end."""
+TODAY = datetime.now(UTC).date()
 
 
 def write_world(history: Path) -> World:
@@ -83,10 +84,9 @@ def late(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Late:
     world.backfill(at(0), at(END))
     note_upkeep(history)
     ahead = roll_up(spark, history, END + 70)
-    windows, windows_from, known, made = tables.count("windows"), tables.windows_from(), commits(history), days(history)
-    layout = history / "tables" / "layout.json"
-    layout.write_text(json.dumps({**json.loads(layout.read_text()), "windows_from": "2999-01-01"}))
-    layout.with_name("upkeep.json").write_text('{"week": 53000}')
+    windows, windows_from, made = tables.count("windows"), tables.windows_from(TODAY), days(history)
+    known = commits(history)
+    change_notes(history, windows_from="2999-01-01", upkeep_week=53_000)
     to_come = F.lit(moment(at(9999)))
     tables.replace("streams", tables.read("streams").withColumns({"listed_at": to_come, "observed_until": to_come}))
     known |= commits(history)
@@ -127,8 +127,8 @@ def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_recorded_counts_for_n
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.RETIRED}
     assert found["orders"].last_advance.astimezone(UTC) > moment(at(LATER - 1))
     assert moment(at(LATER)) >= found["died"].observed_until.astimezone(UTC) > moment(at(LATER - 1))
-    assert Tables(spark, late.history).windows_from() == OLDEST
-    assert json.loads((late.history / "tables" / "upkeep.json").read_text())["week"] < 53000
+    notes = Tables(spark, late.history).notes()
+    assert (notes["windows_from"], notes["upkeep_week"] < 53_000) == (OLDEST.isoformat(), True)
 
 
 def test_what_is_past_its_retention_goes_and_what_was_made_of_it_stays(late: Late) -> None:
@@ -149,8 +149,8 @@ def test_lost_streams_are_made_again_and_a_backfill_of_the_past_counts_for_a_clu
     """What died before the windows that are kept stays so, though the baselines of its last week are gone.
 
     The backfill lies before these windows: its topics are judged by it, and days of others stay as they are. However
-    long ago they died: of one that did so more than a year ago there are its last weeks. The note of the layout is torn
-    and a table of an earlier one does not read: it is gone. A report is of no run that is still to come.
+    long ago they died: of one that did so more than a year ago there are its last weeks. A report is of no run that is
+    still to come.
     """
 
     def known() -> tuple[list[str], list[str]]:
@@ -169,16 +169,11 @@ def test_lost_streams_are_made_again_and_a_backfill_of_the_past_counts_for_a_clu
     again = World(copied)
     again.write("orders", 0, every(HOUR, at(-20), at(0)))
     again.backfill(at(-20), at(0))
-    (copied / "tables" / "layout.json").write_text('{"lay')
-    assert windows_kept_from(Tables(spark, copied), datetime.now(UTC)) == OLDEST
     shutil.rmtree(copied / "tables" / "streams")
-    drops = copied / "tables" / "drops"
-    spark.range(1).write.format("delta").save(str(drops))
     output = roll_up(spark, copied, LATER)
-    assert output.count("the tables are of an earlier layout") == 1 and not drops.exists()
     assert output.count("the table streams is not there: it is made again, of daily") == 1
     assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in output
-    assert Tables(spark, copied).windows_from() == OLDEST
+    assert Tables(spark, copied).windows_from(TODAY) == OLDEST
     assert known() == before
     found = topics_as_of(copied, LATER)
     assert {topic: row.verdict for topic, row in found.items()} == {
@@ -207,7 +202,7 @@ def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_wind
     daily = copied / "tables" / "daily"
     shutil.rmtree(daily / "_delta_log")
     published = (copied / "published" / "current.json").read_bytes()
-    with pytest.raises(TablesError, match=rf"^{daily} must have a _delta_log .*, or move {daily} away and run"):
+    with pytest.raises(TablesError, match=rf"^{daily} must have a _delta_log .*, or move {daily} and .* away and run"):
         roll_up(spark, copied, LATER + 1 / 24)
     assert (copied / "published" / "current.json").read_bytes() == published
     shutil.rmtree(daily)
@@ -217,7 +212,7 @@ def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_wind
     found = topics_as_of(copied, LATER + 1 / 24)
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.RETIRED}
     tables = Tables(spark, copied)
-    assert tables.windows_from() == OLDEST == min(row.date for row in rows_of(copied, "daily"))
+    assert tables.windows_from(TODAY) == OLDEST == min(row.date for row in rows_of(copied, "daily"))
     streams = [row for row in rows_of(copied, "streams") if row.partition == 0]
     assert {row.topic: row.known_since.timestamp() for row in streams} == dict.fromkeys(
         ("orders", "died"), at(0) + 300.0

@@ -17,7 +17,6 @@ from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from exporter.storage.files import files_below, parse_location
 from spark_rollups import job
-from spark_rollups.frames import KEEPS_TABLES
 from spark_rollups.jars import DELTA, S3, read_locks
 from spark_rollups.session import cache_folder
 from tests.judging import rows_of
@@ -56,7 +55,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
         (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
     submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
     submit += ["--driver-java-options", JAVA]
-    submit += as_options({**QUICK, **RAW_FILES, KEEPS_TABLES: "true"})
+    submit += as_options({**QUICK, **RAW_FILES})
     submit += [__main__.__file__, "rollup", "--config", config, "--as-of", moment(at(2)).isoformat()]
     done = subprocess.run(
         submit,

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_rollups.schemas import COVERAGE
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
+from tests.delta import change_notes
 
 DROP = (date(2026, 1, 1), "prod", 9, ["orders"])
 
@@ -48,13 +49,10 @@ def test_a_table_that_a_run_was_killed_in_the_first_commit_of_is_begun_anew(
     left = tmp_path / "tables" / "drops" / "part-00000.snappy.parquet"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"PAR1")
-    begun = tmp_path / "tables" / "drops.begun"
-    begun.write_text("run 1 began drops")
+    change_notes(tmp_path, begun="drops")
     tables = Tables(spark, tmp_path)
-    rows = spark.createDataFrame([DROP], SCHEMAS["drops"])
-    with tables.name_commits():
-        tables.append("drops", rows)
-    assert not begun.exists()
+    tables.append("drops", spark.createDataFrame([DROP], SCHEMAS["drops"]))
+    assert "begun" not in tables.notes()
     assert tables.count("drops") == 1
     [commit] = DeltaTable.forPath(spark, tables.path("drops")).history().collect()
     assert commit.userMetadata == f"run {tables.run}"
@@ -72,7 +70,9 @@ def test_a_commit_that_nobody_finds_is_no_commit(spark: SparkSession, tmp_path: 
     finally:
         jvm.java.util.Locale.setDefault(before)
     log = tmp_path / "tables" / "drops" / "_delta_log"
-    assert str(lost.value).startswith(f"{log} has no commit {0:020}.json, and Delta reported one: what this run wrote")
+    assert str(lost.value).startswith(
+        f"{log} has no commit {0:020}.json of this run, and Delta reported"
+    )
 
 
 def test_moments_in_files_are_those_of_utc_for_every_reader(spark: SparkSession, tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def table_state(spark: SparkSession, history: Path) -> dict[str, object]:
     """The rows of the tables, the recorded day, and how many files there are."""
     tables = Tables(spark, history)
     rows = {name: in_order(rows_of(history, name)) for name in tables.names()}
-    return {**rows, "from": tables.windows_from(), "files": len(list(history.glob("tables/*/**/*.parquet")))}
+    return {**rows, "notes": tables.notes(), "files": len(list(history.glob("tables/*/**/*.parquet")))}
 
 
 class StoppedError(Exception):
@@ -181,7 +181,7 @@ def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
 
         return stop_after
 
-    writes = [(Tables, "_write"), (Tables, "note_layout"), (DeltaTable, "delete")]
+    writes = [(Tables, "_write"), (Tables, "note"), (DeltaTable, "delete")]
     with monkeypatch.context() as patched:
         for owner, name in [*writes, (DeltaOptimizeBuilder, "executeCompaction"), (DeltaTable, "vacuum")]:
             patched.setattr(owner, name, stopping(name, getattr(owner, name)))
@@ -191,7 +191,7 @@ def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
                 break
         else:
             pytest.fail(f"it never ended: {stopped}")
-    assert sorted(stopped) == sorted(["_write streams", "note_layout", "delete", "executeCompaction", "vacuum"])
+    assert sorted(stopped) == sorted(["_write streams", "note", "delete", "executeCompaction", "vacuum"])
     assert table_state(spark, stopped_at) == table_state(spark, past_retention)
 
 
