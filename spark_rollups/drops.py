@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -25,7 +24,7 @@ from exporter.domain.learning.drops import (
 )
 from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS
 from spark_rollups.batches import column, integers, table_of, texts
-from spark_rollups.frames import Where, apply_in_groups, arrow_schema, compute_once
+from spark_rollups.frames import arrow_schema, compute_once
 from spark_rollups.schemas import DROPS
 
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
@@ -67,13 +66,15 @@ def update_drops(tables: Tables, since: date, today: date, kept_days: float) -> 
     if several and (unseen := _unseen(tables, spans, covered, several)) is not None:
         unseen = unseen.where(F.col("date").between(F.lit(first), F.lit(today - timedelta(days=1))))
         topics = topics.unionByName(unseen, allowMissingColumns=True)
-    make = functools.partial(
-        drops_of, covered=covered, since=(since - _EPOCH).days, today=(today - _EPOCH).days, schema=arrow_schema(DROPS)
-    )
-    found = compute_once(apply_in_groups(topics, "cluster", make, DROPS), also_after_writes=True)
+    schema, begin, end = arrow_schema(DROPS), _number(since), _number(today)
+
+    def make(rows: pa.Table) -> pa.Table:
+        return drops_of(rows, covered=covered, since=begin, today=end, schema=schema)
+
+    found = compute_once(topics.groupBy("cluster").applyInArrow(make, DROPS), also_after_writes=True)
     days_found = found.select("date", "judged", F.size("topics").alias("low")).orderBy("date").collect()
     if days_found or tables.exists("drops"):
-        tables.replace_where("drops", found.coalesce(1), Where("date", (since,), ">="))
+        tables.replace_where("drops", found.coalesce(1), f"date >= date'{since}'")
     summaries = [f"{row['date']}: {row['low']} of {row['judged']} topics" for row in days_found]
     return "; ".join(summaries) if summaries else "none"
 

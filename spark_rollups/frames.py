@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Literal
+from collections.abc import Callable
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -14,28 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-_SHARD = "shard"
 _ROWS_A_SHARD = 400_000
 _STREAMS_A_SHARD = 2_000
 _ROWS_A_CORE, _STREAMS_A_CORE = 50_000, 500
 """Minimum number of rows, and of streams, for a task. With fewer its overhead is larger than its work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Rows with such a value in a column, which is never null: one of these, or one on this side of the first."""
-
-    column: str
-    values: tuple[date, ...]
-    side: Literal["in", ">=", "<"] = "in"
-
-    @property
-    def sql(self) -> str:
-        """The condition in SQL."""
-        values = [f"timestamp'{at.isoformat()}'" if isinstance(at, datetime) else f"date'{at}'" for at in self.values]
-        if self.side == "in":
-            return f"{self.column} in ({', '.join(values)})"
-        return f"{self.column} {self.side} {values[0]}"
 
 
 def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
@@ -72,26 +51,8 @@ def apply_by_shard(
 
     ``cluster`` and ``topic`` identify a topic, so that one that was created again is in the same batch.
     """
-    shard = F.pmod(F.xxhash64("cluster", "topic"), F.lit(shards))
-    pairs = left.withColumn(_SHARD, shard).groupBy(_SHARD).cogroup(right.withColumn(_SHARD, shard).groupBy(_SHARD))
-    return pairs.applyInArrow(make, schema)
-
-
-def apply_in_groups(
-    rows: DataFrame, by: str | None, make: Callable[[pa.Table], pa.Table], schema: StructType
-) -> DataFrame:
-    """Return what ``make`` makes of the rows of each group, or of all of them."""
-    grouped = rows.groupBy() if by is None else rows.groupBy(by)
-    # Spark cannot read the type hints of a partial function, and fails over that.
-    return grouped.applyInArrow(lambda table: make(table), schema)  # noqa: PLW0108
-
-
-def apply_in_batches(
-    rows: DataFrame, make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
-) -> DataFrame:
-    """Return what ``make`` makes of the rows, whatever batches they come in."""
-    # Spark cannot read the type hints of a partial function, and fails over that.
-    return rows.mapInArrow(lambda batches: make(batches), schema)  # noqa: PLW0108
+    shard = F.pmod(F.xxhash64("cluster", "topic"), F.lit(shards)).alias("shard")
+    return left.groupBy(shard).cogroup(right.groupBy(shard)).applyInArrow(make, schema)
 
 
 def compute_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFrame:

@@ -45,13 +45,9 @@ from spark_rollups.lock import LockedError, hold_rollup_lock
 from spark_rollups.options import (
     Folder,
     JsonOption,
-    LinksOption,
     Moment,
     SparkSetting,
     Zone,
-    parse,
-    parse_calendars,
-    parse_outages,
 )
 from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
@@ -94,11 +90,11 @@ _history = click.option(
 _as_of = click.option("--as-of", type=Moment(), help="Judge by what was known at this moment. Default: now.")
 _master = click.option("--master", help="Where Spark runs. Default: what spark-submit says, or else local[*].")
 _zone = click.option("--zone", type=Zone(), default="UTC", show_default=True, help="Time zone of the report's moments.")
-_links = click.option("--links", type=LinksOption(), default="{}", help="What the report links to.")
+_links = click.option("--links", type=JsonOption(Links), default="{}", help="What the report links to.")
 _outages = click.option(
     "--outages",
-    type=JsonOption(parse_outages),
-    default=(),
+    type=JsonOption(tuple[Outage, ...]),
+    default="[]",
     help="The setting `outages`, likewise: silences in an outage are no false alarms.",
 )
 _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spark setting; repeatable.")
@@ -111,15 +107,15 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
 @_conf
 @click.option(
     "--overrides",
-    type=JsonOption(parse),
-    default=(),
+    type=JsonOption(tuple[TopicOverride, ...]),
+    default="[]",
     help="The setting `overrides` as JSON. `topic-liveness rollup --config FILE` passes it.",
 )
 @_outages
 @click.option(
     "--calendars",
-    type=JsonOption(parse_calendars),
-    default=(),
+    type=JsonOption(tuple[Calendar, ...]),
+    default="[]",
     help="The days of the setting `calendars`, likewise: topics with quiet days may be silent on them.",
 )
 @click.option(

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
+from pydantic import TypeAdapter, ValidationError
 
-from exporter.domain.learning.rest_days import Calendar, Rests
-from exporter.domain.links import Links
-from exporter.domain.verdicts import Outage, TopicOverride
 from exporter.storage.files import Location, ObjectPath, parse_location
 
 _T = TypeVar("_T")
@@ -66,19 +61,6 @@ class Zone(click.ParamType[ZoneInfo]):
             self.fail(f"must be a time zone such as Europe/Berlin, got {value!r}", param, ctx)
 
 
-class LinksOption(click.ParamType[Links]):
-    """What the report links to: a ``Links`` as JSON."""
-
-    name = "JSON"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Links:
-        """Return the links."""
-        try:
-            return value if isinstance(value, Links) else Links(**json.loads(str(value)))
-        except (ValueError, TypeError):
-            self.fail(f"must be JSON with dashboard, topic_dashboard, runbook and exporter, got {value!r}", param, ctx)
-
-
 class SparkSetting(click.ParamType[tuple[str, str]]):
     """A name of Spark's and its value."""
 
@@ -92,59 +74,27 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
         return name, setting
 
 
-class JsonOption(click.ParamType[tuple[_T, ...]]):
-    """Settings as JSON; after an @ the file that holds them."""
+class JsonOption(click.ParamType[_T]):
+    """Settings as JSON, as ``topic-liveness rollup`` hands them over; after an @ the file that holds them."""
 
     name = "JSON|@FILE"
 
-    def __init__(self, parse: Callable[[str], tuple[_T, ...]]) -> None:
-        """``parse`` raises ValueError."""
-        self._parse = parse
+    def __init__(self, kind: type[_T]) -> None:
+        """``kind`` is what the JSON stands for, or a tuple of that."""
+        self._kind = kind
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[_T, ...]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> _T:
         """Return the value of the option."""
+        text = str(value)
         try:
-            return value if isinstance(value, tuple) else self._parse(_text_or_file(str(value)))
+            if text.startswith("@"):
+                text = Path(text.removeprefix("@")).read_text(encoding="utf-8")
+            return TypeAdapter(self._kind).validate_json(text)
         except OSError as error:
             self.fail(f"must name a file that can be read, got {value!r}: {error.strerror}", param, ctx)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-def _text_or_file(text: str) -> str:
-    return Path(text.removeprefix("@")).read_text(encoding="utf-8") if text.startswith("@") else text
-
-
-def parse(text: str) -> tuple[TopicOverride, ...]:
-    """Return the overrides that ``topic-liveness rollup`` hands over: a JSON list of TopicOverride.
-
-    Raises ValueError with the place and the rule.
-    """
-    try:
-        found = json.loads(text)
-        overrides = tuple(TopicOverride(**{**one, "topics": str(one["topics"])}) for one in found)
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"must be a JSON list of overrides: {error}") from None
-    for number, one in enumerate(overrides):
-        given = (one.max_silence_seconds is not None) + (one.muted_until is not None) + bool(one.retired)
-        if given != 1:
-            raise ValueError(f"override {number} must hold one of max_silence_seconds, muted_until and retired")
-    return overrides
-
-
-def parse_calendars(text: str) -> tuple[Calendar, ...]:
-    """Return the holidays that ``topic-liveness rollup`` hands over: a JSON list of Calendar. Raises ValueError."""
-    try:
-        found = [Calendar(**{**one, "days": tuple(map(tuple, one["days"]))}) for one in json.loads(text)]
-        Rests(found)
-        return tuple(found)
-    except (ValueError, TypeError, KeyError, re.error) as error:
-        raise ValueError(f"must be a JSON list of calendars: {error}") from None
-
-
-def parse_outages(text: str) -> tuple[Outage, ...]:
-    """Return the outages that ``topic-liveness rollup`` hands over: a JSON list of Outage. Raises ValueError."""
-    try:
-        return tuple(Outage(**one) for one in json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"must be a JSON list of outages: {error}") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            place = ".".join(map(str, first["loc"])) or "it"
+            self.fail(
+                f"must be JSON as `topic-liveness rollup --config FILE` passes it; {place}: {first['msg']}", param, ctx
+            )

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.evidence import describe_readers, describe_replica
 from exporter.domain.verdicts import SILENT, Verdict
-from spark_rollups.frames import apply_in_batches, arrow_schema
+from spark_rollups.frames import arrow_schema
 
 KNOWN_FOR = timedelta(days=2)
 """How long a row counts: exporters write one a day where nothing changes."""
@@ -55,9 +55,7 @@ def add_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:
     found = rows.join(F.broadcast(known), same, "left")
     added = (*_GROUPS, "replica_of_cluster", "replica_of_topic", "replica_state", "source_lives")
     schema = arrow_schema(rows.schema)
-    return apply_in_batches(
-        found.select(*rows.columns, *added), lambda batches: _with_lines(batches, schema), rows.schema
-    )
+    return found.select(*rows.columns, *added).mapInArrow(lambda batches: _with_lines(batches, schema), rows.schema)
 
 
 def _with_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -34,7 +34,7 @@ from spark_rollups.folding import (
     make_streams,
     update_streams,
 )
-from spark_rollups.frames import Where, arrow_schema, compute_once, merge_parts, spread
+from spark_rollups.frames import arrow_schema, compute_once, merge_parts, spread
 from spark_rollups.learning import learn_weeks, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
@@ -173,7 +173,7 @@ class _Run:
                 few = since >= self._began.date() - timedelta(days=3)
                 days = merge_parts(days, self._shards) if few or self._shards == 1 else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.
-                tables.replace_where("daily", days, Where("date", (since,), ">="))
+                tables.replace_where("daily", days, f"date >= date'{since}'")
                 tables.replace("streams", streams.coalesce(1))
         if not of_the_past:
             return streams
@@ -274,11 +274,15 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     made = rows.where("baseline is not null").select("baseline.*")
     # First, so that a week whose baselines are there has its maxima too.
     over = [week - 1 for week in wanted]
-    tables.replace_where("maxima", merge_parts(maxima, shards), Where("week_ended", tuple(map(monday, over))))
+    tables.replace_where("maxima", merge_parts(maxima, shards), f"week_ended in ({_dates(over)})")
     made = merge_parts(made, shards) if few else made.repartition("week")
-    tables.replace_where("baselines", made, Where("week", tuple(map(monday, wanted))))
+    tables.replace_where("baselines", made, f"week in ({_dates(wanted)})")
     rows.unpersist()
     return f"of {len(wanted)} weeks"
+
+
+def _dates(weeks: Sequence[int]) -> str:
+    return ", ".join(f"date'{monday(week)}'" for week in weeks)
 
 
 def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> None:

@@ -26,7 +26,7 @@ from exporter.storage.files import (
 )
 from spark_rollups import schemas
 from spark_rollups.durable import read_text, write_whole
-from spark_rollups.frames import Where, no_rows
+from spark_rollups.frames import no_rows
 
 
 class SchemaMismatchError(ValueError):
@@ -127,10 +127,9 @@ class Tables:
         """Put ``rows`` in the place of all that the table holds, in one commit."""
         self._write(name, rows, "overwrite")
 
-    def replace_where(self, name: str, rows: DataFrame, where: Where) -> None:
-        """Put ``rows`` in the place of those that meet ``where``, in one commit."""
-        there = self.exists(name)
-        self._write(name, rows, "overwrite" if there else "append", where if there else None)
+    def replace_where(self, name: str, rows: DataFrame, where: str) -> None:
+        """Put ``rows`` in the place of those that meet ``where``, a condition in SQL, in one commit."""
+        self._write(name, rows, "overwrite", where)
 
     def delete(self, name: str, where: Column) -> None:
         """Delete the rows that meet ``where``, of which there are some, in one commit."""
@@ -150,10 +149,8 @@ class Tables:
         self.guard()
         DeltaTable.forPath(self.spark, self.path(name)).vacuum(hours)
 
-    def _write(self, name: str, rows: DataFrame, mode: str, where: Where | None = None) -> None:
+    def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
         writer = conform(rows, SCHEMAS[name], name).write.format("delta").mode(mode)
-        if where is not None:
-            writer = writer.option("replaceWhere", where.sql)
         by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)
         if by is not None:
             writer = writer.partitionBy(by)
@@ -164,6 +161,8 @@ class Tables:
             delete_folder(self.folder / name)
             if name in _STATISTICS_COLUMNS:
                 writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
+        elif where is not None:
+            writer = writer.option("replaceWhere", where)
         writer.save(self.path(name))
         self._require_commit(name, before + 1)
         if before < 0:
@@ -193,8 +192,8 @@ class Tables:
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Replace the rows with the same ``as_of``, which are few or none, by ``rows``."""
-        where = Where("as_of", (as_of,))
-        if not self.exists(name) or self.read(name).where(where.sql).isEmpty():
+        where = f"as_of = timestamp'{as_of.isoformat()}'"
+        if self.read(name).where(where).isEmpty():
             self.append(name, rows)
         else:
             self.replace_where(name, rows, where)

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from exporter.domain.history.retention import retention_days
 from spark_rollups.batches import KEY
-from spark_rollups.frames import Where
 from spark_rollups.learning import week_of
 from spark_rollups.spool_files import AHEAD
 from spark_rollups.tables import Tables
@@ -85,7 +84,7 @@ def run_upkeep(tables: Tables, moment: datetime, retention: Retention) -> str:
         if name == "windows":
             tables.note(windows_from=cutoff.isoformat())
         if name == "baselines":
-            tables.replace_where(name, _in_force(tables, cutoff), Where("week", (cutoff,), "<"))
+            tables.replace_where(name, _in_force(tables, cutoff), f"week < date'{cutoff}'")
         else:
             tables.delete(name, _dated(name) < F.lit(cutoff))
     deleted = [*expired, *(["streams"] if _drop_streams(tables, retention) else [])]

@@ -45,7 +45,7 @@ from spark_rollups.batches import (
     texts,
     values_at,
 )
-from spark_rollups.frames import apply_by_shard, apply_in_groups, arrow_schema
+from spark_rollups.frames import apply_by_shard, arrow_schema
 from spark_rollups.learning import DAYS, baselines_from, hours_from
 from spark_rollups.schemas import EXPECTATIONS, optional
 from spark_rollups.schemas import VERDICTS as VERDICT_COLUMNS
@@ -132,8 +132,7 @@ def judge_streams(streams: DataFrame, baselines: DataFrame, recent: DataFrame, r
 def hold_incidents(rows: DataFrame) -> DataFrame:
     """Turn ``suspect`` and ``dead`` into ``held`` where an incident explains the silence."""
     silent = rows.where("has_expectation").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue")
-    make = functools.partial(_hold, schema=arrow_schema(HELD))
-    together = apply_in_groups(silent, "cluster", make, HELD)
+    together = silent.groupBy("cluster").applyInArrow(_hold, HELD)
     same = [F.col(name).eqNullSafe(F.col(f"held_{name}")) for name in KEY]
     found = rows.join(together, same, "left")
     is_held = F.col("held_cluster").isNotNull() & F.col("verdict").isin(*_ALARMING)
@@ -324,7 +323,7 @@ def _span(one: Rest | OngoingDrop) -> dict[str, int]:
 _REST_TYPE, _FALLING_TYPE = (arrow_schema(EXPECTATIONS).field(name).type for name in ("rests", "falling"))
 
 
-def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
+def _hold(rows: pa.Table) -> pa.Table:
     names = Names(rows)
     number = names.rows[0]
     has_expectation, unusual, holdable, hold_expired = of_each = np.zeros((len(_FLAGS), len(names)), np.bool_)
@@ -354,5 +353,5 @@ def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
             "held_by": pa.array([one.name for one in by], pa.string()),
             "held_why": pa.array([str(one) for one in by], pa.string()),
         },
-        schema,
+        arrow_schema(HELD),
     )

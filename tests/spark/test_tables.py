@@ -70,9 +70,7 @@ def test_a_commit_that_nobody_finds_is_no_commit(spark: SparkSession, tmp_path: 
     finally:
         jvm.java.util.Locale.setDefault(before)
     log = tmp_path / "tables" / "drops" / "_delta_log"
-    assert str(lost.value).startswith(
-        f"{log} has no commit {0:020}.json of this run, and Delta reported"
-    )
+    assert str(lost.value).startswith(f"{log} has no commit {0:020}.json of this run, and Delta reported")
 
 
 def test_moments_in_files_are_those_of_utc_for_every_reader(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from exporter.commands.spark_job import calendars, retention
 from exporter.domain.history.retention import LEAST_DAYS, retention_days
 from exporter.domain.learning.drops import FELL_WITHIN_DAYS, LONGEST_DAYS, REFERENCE_WEEKS
 from exporter.domain.learning.pauses import PAUSE_WEEKS
+from exporter.domain.learning.rest_days import Calendar
 from exporter.settings.schema import Settings
 from spark_rollups.job import main
-from spark_rollups.options import JsonOption, Moment, parse_calendars
+from spark_rollups.options import JsonOption, Moment
 
 
 @pytest.mark.parametrize("days", ["inf", "1e9", "36501", "363.9", "-1", "nan", ""])
@@ -56,7 +57,7 @@ def test_holidays_are_those_around_the_moment_that_is_judged(as_of: str | None, 
     settings = Settings.model_validate({"clusters": [], "calendars": [{"calendar": "FR"}]})
     _, file = calendars(settings, as_of)
     try:
-        (calendar,) = JsonOption(parse_calendars).convert(file, None, None)
+        (calendar,) = JsonOption(tuple[Calendar, ...]).convert(file, None, None)
     finally:
         os.close(int(file.rpartition("/")[2]))
     assert {datetime.fromtimestamp(since, UTC).year for since, _, _ in calendar.days} == set(range(year - 2, year + 2))

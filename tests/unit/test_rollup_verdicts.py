@@ -19,7 +19,7 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
-from spark_rollups.options import JsonOption, parse
+from spark_rollups.options import JsonOption
 from tests.judging import judge as judge_one
 from tests.judging import overrule
 from tests.unit.expectations import by_wall
@@ -294,4 +294,4 @@ def test_overrides_pass_through_the_command_line(tmp_path: Path) -> None:
     """What the command hands over is what the job reads, in its argument or in a file."""
     (tmp_path / "overrides.json").write_text(text := json.dumps([asdict(override) for override in OVERRIDES]))
     for handed in (text, f"@{tmp_path / 'overrides.json'}"):
-        assert JsonOption(parse).convert(handed, None, None) == OVERRIDES
+        assert JsonOption(tuple[TopicOverride, ...]).convert(handed, None, None) == OVERRIDES
