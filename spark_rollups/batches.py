@@ -175,3 +175,13 @@ def table_of(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
             array = found if isinstance(found, pa.Array) else pa.array(found)
             made.append(array if array.type == field.type else array.cast(field.type))
     return pa.Table.from_arrays(made, schema=schema)
+
+
+def structs_of(schema: pa.Schema, **columns: Mapping[str, Any]) -> pa.Table:
+    """Return rows of structs, of which each has one: first those of the first column, by the values of its fields."""
+    tables = []
+    for name, values in columns.items():
+        structs = table_of(values, pa.schema(list(schema.field(name).type))).to_struct_array()
+        arrays = [structs if field.name == name else pa.nulls(len(structs), field.type) for field in schema]
+        tables.append(pa.Table.from_arrays(arrays, schema=schema))
+    return pa.concat_tables(tables)

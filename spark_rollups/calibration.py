@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,7 +33,7 @@ from exporter.domain.scoring.calibration import (
 )
 from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.batches import KEY, Names, column, flags, floats, integers, numbers, seconds, table_of, texts
-from spark_rollups.frames import apply_by_shard, arrow_schema, no_rows
+from spark_rollups.frames import arrow_schema, shard_of_topic
 from spark_rollups.learning import monday, week_of, weeks_from
 
 UNITS = StructType(
@@ -89,12 +88,15 @@ def units_of(found: DataFrame, now: int, exclusions: Exclusions, shards: int) ->
     ended = found.where(
         (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
     )
-    others = no_rows(found.sparkSession, StructType(found.schema.fields[:2]))  # cluster and topic
-    make = functools.partial(units, exclusions=exclusions, schema=arrow_schema(UNITS))
-    return apply_by_shard(ended, others, shards, make, UNITS)
+    schema = arrow_schema(UNITS)
+
+    def make(rows: pa.Table) -> pa.Table:
+        return units(rows, exclusions=exclusions, schema=schema)
+
+    return ended.groupBy(shard_of_topic(shards)).applyInArrow(make, UNITS)
 
 
-def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Schema) -> pa.Table:
+def units(found: pa.Table, *, exclusions: Exclusions, schema: pa.Schema) -> pa.Table:
     """Return the rows of UNITS of a batch of whole topics; ``found`` are rows of MAXIMA."""
     names = Names(found)
     number, name = names.topic[names.rows[0]], names.name[names.rows[0]]

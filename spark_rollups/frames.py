@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -51,8 +51,13 @@ def apply_by_shard(
 
     ``cluster`` and ``topic`` identify a topic, so that one that was created again is in the same batch.
     """
-    shard = F.pmod(F.xxhash64("cluster", "topic"), F.lit(shards)).alias("shard")
+    shard = shard_of_topic(shards)
     return left.groupBy(shard).cogroup(right.groupBy(shard)).applyInArrow(make, schema)
+
+
+def shard_of_topic(shards: int) -> Column:
+    """Return the number of the batch that all rows of a topic are in, of so many."""
+    return F.pmod(F.xxhash64("cluster", "topic"), F.lit(shards)).alias("shard")
 
 
 def compute_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFrame:

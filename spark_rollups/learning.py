@@ -43,7 +43,7 @@ from spark_rollups.batches import (
     moments,
     numbers,
     seconds,
-    table_of,
+    structs_of,
 )
 from spark_rollups.frames import apply_by_shard, arrow_schema
 from spark_rollups.schemas import BASELINES, MAXIMA, optional
@@ -118,24 +118,9 @@ def learn_batch(days: pa.Table, before: pa.Table, *, weeks: Sequence[int], schem
     in_force = [*made, baselines_from(before, names.rows[1])]
     found = maxima(hours, Baselines.joined(in_force), [week - 1 for week in weeks])
     whole = names.partition == UNKNOWN
-    rows = table_of(_maxima_columns(names, found, whole), _part(schema, "maximum"))
-    tables = [_structs(schema, None, rows)]
-    tables += [
-        _structs(schema, table_of(_baseline_columns(names, one), _part(schema, "baseline")), None) for one in made
-    ]
+    tables = [structs_of(schema, maximum=_maxima_columns(names, found, whole))]
+    tables += [structs_of(schema, baseline=_baseline_columns(names, one)) for one in made]
     return pa.concat_tables(tables)
-
-
-def _part(schema: pa.Schema, name: str) -> pa.Schema:
-    return pa.schema(list(schema.field(name).type))
-
-
-def _structs(schema: pa.Schema, one: pa.Table | None, other: pa.Table | None) -> pa.Table:
-    count = (one if one is not None else other).num_rows  # type: ignore[union-attr]
-    arrays = []
-    for field, table in zip(schema, (one, other), strict=True):
-        arrays.append(pa.nulls(count, field.type) if table is None else table.to_struct_array())
-    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def hours_from(days: pa.Table, stream: Rows) -> Hours:

@@ -26,7 +26,7 @@ from spark_rollups.batches import (
     integers,
     lists,
     nullable_integers,
-    table_of,
+    structs_of,
     texts,
     values_at,
 )
@@ -67,30 +67,7 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
         "records_7d": known_streams.records + _recent(days, len(names), task),
         **listing.columns(),
     }
-    return _either(
-        table_of(_day_columns(names, days), _part(task, "day")), table_of(streams, _part(task, "stream")), task
-    )
-
-
-def _part(task: Task, name: str) -> pa.Schema:
-    return pa.schema(list(task.schema.field(name).type))
-
-
-def _either(days: pa.Table, streams: pa.Table, task: Task) -> pa.Table:
-    day, stream = (_one(table.to_struct_array()) for table in (days, streams))
-    return pa.Table.from_arrays(
-        [
-            pa.concat_arrays([day, pa.nulls(len(stream), task.schema.field("day").type)]),
-            pa.concat_arrays([pa.nulls(len(day), task.schema.field("stream").type), stream]),
-        ],
-        schema=task.schema,
-    )
-
-
-def _one(array: Any) -> pa.Array:
-    if isinstance(array, pa.ChunkedArray):
-        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    return array
+    return structs_of(task.schema, day=_day_columns(names, days), stream=streams)
 
 
 class _KnownStreams:

@@ -48,7 +48,7 @@ def judge_topics(
     """Return all that is judged and published as of a day; in the ``drops`` the topic ``legacy`` took part."""
     today = moment(at(day)).date()
     exclusions = Exclusions((), (), at(day))
-    unusual = unusual_from(units(maxima, maxima[:0], exclusions=exclusions, schema=arrow_schema(UNITS)))
+    unusual = unusual_from(units(maxima, exclusions=exclusions, schema=arrow_schema(UNITS)))
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week_of(today))}
     polled = dict[str, int]()
     for (cluster, _), seen in made.observers.polls.items():

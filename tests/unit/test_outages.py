@@ -59,7 +59,7 @@ def maxima() -> pa.Table:
 def of_topics(maxima: pa.Table, outages: Sequence[Outage] = (), overrides: Sequence[TopicOverride] = ()) -> Calibration:
     """The calibration of topics, at one in 1,000."""
     exclusions = Exclusions(outages, overrides, NOW.timestamp())
-    counted = unusual_from(units(maxima, maxima[:0], exclusions=exclusions, schema=arrow_schema(UNITS)))
+    counted = unusual_from(units(maxima, exclusions=exclusions, schema=arrow_schema(UNITS)))
     return next(one for one in calibrations(counted, week_of(NOW.date()), Accepted(1.0)) if one.kind == TOPIC)
 
 
