@@ -22,6 +22,7 @@ from exporter.domain.history.rows import Source
 from spark_rollups.batches import KEY, column, flags, integers, texts
 from spark_rollups.frames import apply_by_shard, arrow_schema, no_rows
 from spark_rollups.schemas import DAILY, STREAMS, optional
+from spark_rollups.tables import Tables
 from spark_rollups.update import update
 from spark_rollups.update_rows import LATER_INVENTORY, Observers, Task
 
@@ -54,21 +55,14 @@ class Span:
     """Of topics that were known before this UTC day only the days from then on are made."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryTables:
-    """The present tables from which streams and days are computed."""
+def update_streams(tables: Tables, streams: DataFrame, span: Span, shards: int) -> DataFrame:
+    """Return rows of UPDATED: the rebuilt days, and every stream in its state at ``span.until``.
 
-    windows: DataFrame
-    inventory: DataFrame
-    coverage: DataFrame
-    daily: DataFrame
-    streams: DataFrame
-
-
-def update_streams(history: HistoryTables, span: Span, shards: int) -> DataFrame:
-    """Return rows of UPDATED: the rebuilt days, and every stream in its state at ``span.until``."""
+    ``streams`` are rows of STREAMS: what is known of them so far.
+    """
     until = F.lit(span.until)
-    windows, inventory, coverage = history.windows, history.inventory, history.coverage
+    windows, listed, covered = (tables.read(name) for name in ("windows", "inventory", "coverage"))
+    inventory, coverage = listed, covered
     if span.of_the_past:
         windows, coverage = (rows.where(F.col("window_end") <= until) for rows in (windows, coverage))
         inventory = inventory.where(F.col("observed_at") <= until)
@@ -77,28 +71,32 @@ def update_streams(history: HistoryTables, span: Span, shards: int) -> DataFrame
     events = _events(windows, inventory, span, read_from)
     if span.of_the_past:
         later = (F.col("observed_at") > until) & (F.col("source") == Source.BACKFILL.value)
-        later_events = _inventory_events(history.inventory.where(later)).withColumn("kind", F.lit(LATER_INVENTORY))
+        later_events = _inventory_events(listed.where(later)).withColumn("kind", F.lit(LATER_INVENTORY))
         events = events.unionByName(later_events, allowMissingColumns=True)
     task = Task(
         since=None if span.since is None else (span.since - _EPOCH).days,
         until=round(span.until.timestamp() * 1e6),
         of_the_past=span.of_the_past,
         from_nothing=span.from_nothing,
-        observers=_observers(coverage, inventory, read_from, history.coverage if span.of_the_past else None),
+        observers=_observers(coverage, inventory, read_from, covered if span.of_the_past else None),
         schema=arrow_schema(UPDATED),
         windows_from=None if span.windows_from is None else (span.windows_from - _EPOCH).days,
     )
     oldest = min(one for one in ((span.until - RECENT).date(), span.since) if one is not None)
-    days = history.daily.where(F.col("date") >= F.lit(oldest)).select(
-        *KEY,
-        F.unix_date("date").alias("day"),
-        "counted",
-        "hour_records",
-        "offset_before",
-        "advance_before",
-        "slots_before",
+    days = (
+        tables.read("daily")
+        .where(F.col("date") >= F.lit(oldest))
+        .select(
+            *KEY,
+            F.unix_date("date").alias("day"),
+            "counted",
+            "hour_records",
+            "offset_before",
+            "advance_before",
+            "slots_before",
+        )
     )
-    state = history.streams.unionByName(days, allowMissingColumns=True)
+    state = streams.unionByName(days, allowMissingColumns=True)
     return apply_by_shard(events, state, shards, functools.partial(update, task=task), UPDATED)
 
 

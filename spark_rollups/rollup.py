@@ -27,7 +27,6 @@ from spark_rollups.batches import KEY
 from spark_rollups.calibration import calibrate
 from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
 from spark_rollups.folding import (
-    HistoryTables,
     Span,
     find_first_open_day,
     keep_days_beside,
@@ -154,21 +153,21 @@ class _Run:
 
     def _streams(self, since: date | None, windows_from: date | None) -> DataFrame:
         tables, of_the_past = self._tables, self._of_the_past()
-        known = HistoryTables(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
+        known, daily = tables.read("streams"), tables.read("daily")
         if since not in (None, FIRST_DAY) and tables.exists("daily") and not tables.exists("streams"):
             self._progress.note("the table streams is not there: it is made again, of daily where windows are gone")
-            known = replace(known, streams=make_streams(known.daily))
+            known = make_streams(daily)
         windows_from = None if since is None or windows_from is None or since >= windows_from else windows_from
         until = self._began if of_the_past else self._moment
         span = Span(since, until, from_nothing=since == FIRST_DAY, windows_from=windows_from)
         with self._progress.stage("days") as details:
             details.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
-            rows = compute_once(update_streams(known, span, self._shards), also_after_writes=True)
+            rows = compute_once(update_streams(tables, known, span, self._shards), also_after_writes=True)
             streams = rows.where("stream is not null").select("stream.*")
             if since is not None:
                 days = rows.where("day is not null").select("day.*")
                 if windows_from is not None:
-                    before = known.daily.where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(windows_from)))
+                    before = daily.where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(windows_from)))
                     days = keep_days_beside(days, before, windows_from)
                 few = since >= self._began.date() - timedelta(days=3)
                 days = merge_parts(days, self._shards) if few or self._shards == 1 else days.repartition("date")
@@ -179,12 +178,10 @@ class _Run:
             return streams
         with self._progress.stage("as of") as details:
             details.append(_text(self._moment))
-            known = HistoryTables(
-                *(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams"))
-            )
-            span = Span(find_first_open_day(known.windows, self._moment), self._moment, of_the_past=True)
-            then = update_streams(known, span, self._shards).where("stream is not null").select("stream.*")
-            return compute_once(then)
+            since = find_first_open_day(tables.read("windows"), self._moment)
+            span = Span(since, self._moment, of_the_past=True)
+            then = update_streams(tables, tables.read("streams"), span, self._shards)
+            return compute_once(then.where("stream is not null").select("stream.*"))
 
     def _rests(self, since: date | None, streams: DataFrame) -> tuple[Rests, DataFrame]:
         """Look for fleet-wide drops in the days that were made again.

@@ -55,7 +55,6 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
     proved = observe(len(names), new_rows.listings(), new_rows.failures(), new_rows.polls(task.observers)).after(
         known_streams.observed
     )
-    listing = _StreamColumns(new_rows, known_streams, now, proved, task)
     streams = {
         **names.keys,
         "last_advance": nullable_integers(now.last_advance, MICROS),
@@ -65,7 +64,7 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
         "polled_from": nullable_integers(polled_from, MICROS),
         "polled_offset": nullable_integers(polled_offset, pa.int64()),
         "records_7d": known_streams.records + _recent(days, len(names), task),
-        **listing.columns(),
+        **_listing_columns(new_rows, known_streams, now, proved, task),
     }
     return structs_of(task.schema, day=_day_columns(names, days), stream=streams)
 
@@ -164,49 +163,40 @@ def _recent(days: Days, streams: int, task: Task) -> Integers:
     return found
 
 
-class _StreamColumns:
-    def __init__(
-        self, new_rows: NewRows, known_streams: _KnownStreams, now: StreamTotals, proved: Observed, task: Task
-    ) -> None:
-        count = len(known_streams.row)
-        self._new_rows, self._known_streams, self._proved = new_rows, known_streams, proved
-        newest = new_rows.newest(count)
-        at = np.where(newest >= 0, new_rows.at[newest] if len(new_rows.at) else UNKNOWN, UNKNOWN)
-        self._at = np.maximum(at, known_streams.listed_at)
-        self._from = np.where(known_streams.listed_at > at, known_streams.after + known_streams.row, newest)
-        self._until = proved.until
-        self._later = np.zeros(count, np.bool_)
-        if task.of_the_past:
-            later = new_rows.later(count, task)
-            self._later = (later >= 0) & (self._at < 0) & (now.last_advance >= 0)
-            self._from = np.where(self._later, later, self._from)
-            self._at = np.where(self._later, task.until, self._at)
-            whole_hours = task.until - task.until % HOUR_MICROS
-            self._until = np.where(self._later, whole_hours, self._until)
+def _listing_columns(
+    new_rows: NewRows, known_streams: _KnownStreams, now: StreamTotals, proved: Observed, task: Task
+) -> dict[str, Any]:
+    """Return how streams are listed, and up to when their silence is proved, as columns of STREAMS."""
+    count = len(known_streams.row)
 
-    def columns(self) -> dict[str, Any]:
-        """Return it as columns of STREAMS."""
-        taken = {name: self._chosen_values(name, name, self._from) for name in _LISTING}
-        offsets = self._chosen_values("end_offset", "latest_offset", np.where(self._later, UNKNOWN, self._from))
-        state = texts(taken["state"])
-        state[self._later] = State.OBSERVED.value
-        reason = texts(taken["reason"])
-        reason[self._later] = None
-        why = np.where(self._proved.unreadable_since >= 0, self._proved.reason, UNKNOWN)
-        return {
-            **taken,
-            "state": pa.array(state, pa.string()),
-            "reason": pa.array(reason, pa.string()),
-            "latest_offset": offsets,
-            "listed_at": nullable_integers(self._at, MICROS),
-            "observed_until": nullable_integers(self._until, MICROS),
-            "unreadable_since": nullable_integers(self._proved.unreadable_since, MICROS),
-            "unreadable_reason": self._chosen_values("reason", "unreadable_reason", why),
-        }
-
-    def _chosen_values(self, of_events: str, of_state: str, rows: Rows) -> pa.Array:
-        both = pa.concat_arrays([column(self._new_rows.events, of_events), column(self._known_streams.state, of_state)])
+    def take(of_events: str, of_state: str, rows: Rows) -> pa.Array:
+        both = pa.concat_arrays([column(new_rows.events, of_events), column(known_streams.state, of_state)])
         return both.take(pa.array(rows, pa.int64(), mask=rows < 0))
+
+    newest, listed_before, until = new_rows.newest(count), known_streams.listed_at, proved.until
+    at = np.where(newest >= 0, new_rows.at[newest] if len(new_rows.at) else UNKNOWN, UNKNOWN)
+    row = np.where(listed_before > at, known_streams.after + known_streams.row, newest)
+    at = np.maximum(at, listed_before)
+    is_later = np.zeros(count, np.bool_)
+    if task.of_the_past:
+        later = new_rows.later(count, task)
+        is_later = (later >= 0) & (at < 0) & (now.last_advance >= 0)
+        row, at = np.where(is_later, later, row), np.where(is_later, task.until, at)
+        until = np.where(is_later, task.until - task.until % HOUR_MICROS, until)
+    taken = {name: take(name, name, row) for name in _LISTING}
+    state, reason = texts(taken["state"]), texts(taken["reason"])
+    state[is_later], reason[is_later] = State.OBSERVED.value, None
+    why = np.where(proved.unreadable_since >= 0, proved.reason, UNKNOWN)
+    return {
+        **taken,
+        "state": pa.array(state, pa.string()),
+        "reason": pa.array(reason, pa.string()),
+        "latest_offset": take("end_offset", "latest_offset", np.where(is_later, UNKNOWN, row)),
+        "listed_at": nullable_integers(at, MICROS),
+        "observed_until": nullable_integers(until, MICROS),
+        "unreadable_since": nullable_integers(proved.unreadable_since, MICROS),
+        "unreadable_reason": take("reason", "unreadable_reason", why),
+    }
 
 
 def _day_columns(names: Names, days: Days) -> dict[str, Any]:
