@@ -191,12 +191,14 @@ class Tables:
         )
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
-        """Replace the rows with the same ``as_of``, which are few or none, by ``rows``."""
-        where = f"as_of = timestamp'{as_of.isoformat()}'"
-        if self.read(name).where(where).isEmpty():
-            self.append(name, rows)
-        else:
-            self.replace_where(name, rows, where)
+        """Put ``rows`` in the place of those with the same ``as_of``, which are few or none, in one commit."""
+        noted = self.notes().get(f"{name}_as_of")
+        if noted is not None and as_of <= datetime.fromisoformat(noted):
+            self.replace_where(name, rows, f"as_of = timestamp'{as_of.isoformat()}'")
+            return
+        # Before the rows: after a crash between both the next run looks for rows to replace, and there are none.
+        self.note(**{f"{name}_as_of": as_of.isoformat()})
+        self.append(name, rows)
 
     def exists(self, name: str) -> bool:
         """Return whether the table was ever written. Raises TablesError where its log is damaged or lost."""
