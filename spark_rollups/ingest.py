@@ -24,7 +24,6 @@ from exporter.storage.files import Location, make_folder, spark_uri
 from spark_rollups.durable import read_text, sync_tree, write_whole
 from spark_rollups.frames import spread
 from spark_rollups.spool_files import (
-    EARLIEST,
     RefusedFileError,
     SpoolTable,
     count_rows,
@@ -149,17 +148,16 @@ def _append(
     # A name is taken for a pattern, also that of the history folder.
     read = reader.parquet(*(re.sub(r"([\\\[\]{}*?])", r"\\\1", spark_uri(path)) for path in files))
     now = datetime.now(UTC)
-    wrong, day = is_wrong(table.schema, now), F.unix_date(F.to_date(table.dated_by))
+    wrong = is_wrong(table.schema, now)
     there = tables.read(table.name) if tables.exists(table.name) else None
-    first = date(1970, 1, 1)
+    first: date | None = date(1970, 1, 1)
     if tables.exists("daily"):
-        span = read.agg(F.min(day), F.max(day)).collect()[0]
-        if span[0] is not None and _day(span[0]) < EARLIEST.date():  # no right clock, mostly: a row that is left out
-            span = read.where(~wrong).agg(F.min(day), F.max(day)).collect()[0]
-        first, last = (_day(number or 0) for number in span)
+        day = F.when(~wrong, F.to_date(table.dated_by))
+        first, last = read.agg(F.min(day), F.max(day)).collect()[0]
         # Delta reads the days that these files touch, and no others.
         there = None if there is None else there.where(F.col("date").between(F.lit(first), F.lit(last)))
-    note_pending(tables, first)
+    if first is not None:
+        note_pending(tables, first)
     seen = Observation()
     # Observed, no condition reaches the reader, which would believe a damaged footer.
     observed = read.withColumn("wrong", wrong).observe(seen, F.count_if("wrong").alias("wrong"))
@@ -168,11 +166,6 @@ def _append(
     if seen.get["wrong"]:
         checked = read.where(wrong).withColumn("fault", find_fault(table.schema, now))
         done.refusals += _faults(checked, table, history)
-
-
-def _day(number: int) -> date:
-    ordinal = number + date(1970, 1, 1).toordinal()
-    return date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
 
 
 def _faults(checked: DataFrame, table: SpoolTable, history: Location) -> list[str]:
