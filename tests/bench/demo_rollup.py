@@ -18,23 +18,33 @@ import pyarrow as pa
 
 from exporter.history.tables import TABLES
 from spark_rollups.session import start_session
-from tests.bench.rollup import watched
+from tests.bench.rollup import Spent, watched
 from tests.bench.running import WrongFiguresError, show
 from tests.process_tree import Watch
 
 
-def measure(source: Path, runs: int) -> None:
-    """Print what the job takes on what the exporter wrote, and then on the tables that are there."""
+def measure(source: Path, runs: int) -> Spent:
+    """Print what the job takes on what the exporter wrote, and then on the tables that are there.
+
+    Return what the first run takes.
+    """
+    taken = list[Spent]()
     with tempfile.TemporaryDirectory(prefix="bench-demo-") as folder:
         history = Path(folder, "history")
         shutil.copytree(source / "spool", history / "spool")
         for number in range(runs):
             name = "the first run" if not number else f"run {number + 1}, on its tables"
-            show(name, watched(name, "rollup", "--history", str(history), "--report").rows())
+            job = watched(name, "rollup", "--history", str(history), "--report")
+            show(name, job.rows())
+            taken.append(job.in_all)
+    return taken[0]
 
 
-def measure_floor(spool: Path) -> None:
-    """Print what a process takes that does the least, which no rollup on Spark and Delta can go below."""
+def measure_floor(spool: Path, first: Spent) -> None:
+    """Print what a process takes that does the least, which no rollup on Spark and Delta can go below.
+
+    On a busy machine only how many times that a ``first`` run takes says anything.
+    """
     began = time.monotonic()
     with subprocess.Popen([sys.executable, "-m", "tests.bench.demo_rollup", "--take-floor", spool]) as process:
         watch = Watch(process.pid)
@@ -42,7 +52,9 @@ def measure_floor(spool: Path) -> None:
         watch.join()
     if process.returncode:
         raise WrongFiguresError(f"the floor ended with {process.returncode}")
-    print(f"\nfloor: {time.monotonic() - began:.1f} s by the clock, {watch.cpu:.1f} s of CPU")
+    wall = time.monotonic() - began
+    print(f"\nfloor: {wall:.1f} s by the clock, {watch.cpu:.1f} s of CPU")
+    print(f"the first run takes {first.wall / wall:.2f} times that by the clock, {first.cpu / watch.cpu:.2f} of CPU")
 
 
 def take_floor(spool: Path) -> None:
@@ -75,8 +87,7 @@ def main() -> None:
         return
     if not (given.history / "spool").is_dir():
         parser.error(f"{given.history} is no history of a demo: run `make demo ARGS=--exit` before, or name another")
-    measure(given.history, given.runs)
-    measure_floor(given.history / "spool")
+    measure_floor(given.history / "spool", measure(given.history, given.runs))
 
 
 if __name__ == "__main__":

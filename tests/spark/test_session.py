@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from exporter import __main__
 from exporter.domain.verdicts import Verdict
@@ -26,15 +25,6 @@ from tests.spark.stored import only_stages
 from tests.spark.story import HOUR, World, at, every, moment
 
 MEBIBYTE = 2**20
-
-
-def test_compiled_code_has_room(spark: SparkSession) -> None:
-    """The JVM keeps 256 MB of it, whichever compilers are at work."""
-    jvm = spark.sparkContext._jvm  # noqa: SLF001 - there is no other way to ask it
-    assert jvm is not None
-    pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
-    code = [pool.getUsage().getMax() for pool in pools if pool.getName().startswith("Code")]
-    assert sum(code) == 256 * MEBIBYTE
 
 
 @pytest.mark.timeout(900)
