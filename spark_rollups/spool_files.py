@@ -172,12 +172,10 @@ def _require_columns(path: Location, parquet: pq.ParquetFile, schema: StructType
         )
     wanted = {column.name: _ARROW[column.dataType.simpleString()] for column in schema.fields}
     found = {column.name: column.type for column in there}
-    problems = [f"column {name} is missing" for name in wanted if name not in found]
-    problems += [f"column {name} is not part of this version" for name in found if name not in wanted]
-    problems += [
-        f"column {name} must be {kind}, got {found[name]}"
-        for name, kind in wanted.items()
-        if name in found and found[name] != kind
+    problems = [
+        f"column {name} must be {wanted.get(name, 'absent')}, got {found.get(name, 'none')}"
+        for name in {**wanted, **found}
+        if wanted.get(name) != found.get(name)
     ]
     if len(found) != len(there):
         problems.append("a column name occurs twice")
