@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
+from exporter.domain.arrays import Floats
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.drops import (
     FELL_WITHIN_DAYS,
@@ -22,10 +23,11 @@ from exporter.domain.learning.drops import (
     Drop,
     drop_days,
 )
+from exporter.domain.learning.hours import Integers
 from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS
 from spark_rollups.batches import column, integers, table_of, texts
 from spark_rollups.frames import arrow_schema, compute_once
-from spark_rollups.schemas import DROPS
+from spark_rollups.schemas import DATE, DROPS, required
 
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
     from spark_rollups.tables import Tables
@@ -42,6 +44,9 @@ _BEFORE = timedelta(weeks=REFERENCE_WEEKS, days=1 + LONGEST_DAYS + FELL_WITHIN_D
 _EPOCH = date(1970, 1, 1)
 
 _DAY_MICROS = 86_400_000_000
+_NOWHERE = np.zeros(1, np.int64)
+"""The begin, and the end, of a span without length, before all history."""
+_Spans = tuple[Integers, Integers]
 
 
 def update_drops(tables: Tables, since: date, today: date, kept_days: float) -> str:
@@ -50,21 +55,23 @@ def update_drops(tables: Tables, since: date, today: date, kept_days: float) -> 
     Days that are more than ``kept_days``, the table's retention, before the last one that was polled stay as they are:
     a clock that was wrong by decades adds none of them.
     """
+    first = _number(since - _BEFORE)
     spans = _polled_spans(tables, since - _BEFORE)
-    covered, exporters = _covered(spans, since - _BEFORE, today)
+    days = np.arange(first, _number(today))
+    covered = {cluster: days[_shares(of.values(), days) >= COVERED] for cluster, of in spans.items()}
+    covered = {cluster: days for cluster, days in covered.items() if len(days)}
     if not covered:
         return "no day is over"
-    since = max(since, _EPOCH + timedelta(days=max(map(max, covered.values())) - kept_days))
-    first = since - _BEFORE
-    longest = max(max(days) - min(days) for days in covered.values())
+    last = max(int(days[-1]) for days in covered.values())
+    since = max(since, _EPOCH + timedelta(days=last - kept_days))
+    longest = max(days[-1] - days[0] for days in covered.values())
     if longest < 7 * LEAST_REFERENCES and not tables.exists("drops"):
         return "none"  # no day has enough weeks before it to be judged by
-    days = tables.read("daily").where((F.col("date") >= F.lit(first)) & (F.col("date") < F.lit(today)))
+    daily = tables.read("daily").where((F.col("date") >= F.lit(since - _BEFORE)) & (F.col("date") < F.lit(today)))
     # Bits of partitions at different hours are together those of the topic.
-    topics = days.groupBy("cluster", "topic", "date").agg(F.bit_count(F.bit_or("active")).alias("hours"))
-    several = sorted(cluster for cluster, names in exporters.items() if len(names) > 1)
-    if several and (unseen := _unseen(tables, spans, covered, several)) is not None:
-        unseen = unseen.where(F.col("date").between(F.lit(first), F.lit(today - timedelta(days=1))))
+    topics = daily.groupBy("cluster", "topic", "date").agg(F.bit_count(F.bit_or("active")).alias("hours"))
+    if (unseen := _unseen(tables, spans, covered)) is not None:
+        unseen = unseen.where(F.col("date") >= F.lit(since - _BEFORE))
         topics = topics.unionByName(unseen, allowMissingColumns=True)
     schema, begin, end = arrow_schema(DROPS), _number(since), _number(today)
 
@@ -100,79 +107,69 @@ def _number(day: date) -> int:
     return (day - _EPOCH).days
 
 
-def _polled_spans(tables: Tables, first: date) -> DataFrame:
-    """Return what exporters covered: cluster, exporter, source, day, and the begin and end of a span of it."""
-    coverage = tables.read("coverage").where(F.col("window_end") > F.lit(first).cast("timestamp"))
-    day = F.explode(
-        F.sequence(F.to_date("window_start"), F.to_date(F.col("window_end") - F.expr("INTERVAL 1 MICROSECOND")))
-    )
-    seen = coverage.where("polls_ok > 0").withColumn("day", day)
-    begin = F.greatest("window_start", F.col("day").cast("timestamp"))
-    end = F.least("window_end", F.date_add("day", 1).cast("timestamp"))
-    moments = F.unix_micros(begin).alias("begin"), F.unix_micros(end).alias("end")
-    return seen.select("cluster", "exporter", "source", "day", *moments)
+def _polled_spans(tables: Tables, first: date) -> Mapping[str, Mapping[tuple[str, str], _Spans]]:
+    """Return what exporters covered from the end of a day before ``first`` on, by cluster, and by exporter and source.
+
+    Spans are begins and ends in Unix microseconds.
+    """
+    seen = (F.col("window_end") > F.lit(first).cast("timestamp")) & (F.col("polls_ok") > 0)
+    moments = F.unix_micros("window_start").alias("begin"), F.unix_micros("window_end").alias("end")
+    table = tables.read("coverage").where(seen).select("cluster", "exporter", "source", *moments).toArrow()
+    by = table.group_by(["cluster", "exporter", "source"]).aggregate([("begin", "list"), ("end", "list")])
+    found = defaultdict[str, dict[tuple[str, str], _Spans]](dict)
+    keys = zip(*(by[name].to_pylist() for name in ("cluster", "exporter", "source")), strict=True)
+    for row, (cluster, *of) in enumerate(keys):
+        begin, end = (by[name][row].values.to_numpy() for name in ("begin_list", "end_list"))
+        found[cluster][tuple(of)] = begin, end
+    return found
 
 
-def _share(spans: DataFrame, *of: str) -> DataFrame:
-    """Return the ``share`` of each day that spans cover, and by whom; time that several cover counts once."""
-    before = Window.partitionBy(*of, "day").orderBy("begin").rowsBetween(Window.unboundedPreceding, -1)
-    # F.greatest leaves out null: nothing ended before the first one.
-    new = F.greatest(F.col("end") - F.greatest("begin", F.max("end").over(before)), F.lit(0))
-    return (
-        spans.withColumn("new", new)
-        .groupBy(*of, "day")
-        .agg((F.sum("new") / _DAY_MICROS).alias("share"), F.collect_set("exporter").alias("exporters"))
-    )
-
-
-def _covered(
-    spans: DataFrame, first: date, today: date
-) -> tuple[Mapping[str, Sequence[int]], Mapping[str, AbstractSet[str]]]:
-    found, exporters = defaultdict[str, list[int]](list), defaultdict[str, set[str]](set)
-    for row in _share(spans, "cluster").where(F.col("share") >= COVERED).collect():
-        if first <= row["day"] < today:
-            found[row["cluster"]].append(_number(row["day"]))
-            exporters[row["cluster"]].update(row["exporters"])
-    return found, exporters
+def _shares(spans: Iterable[_Spans], days: Integers) -> Floats:
+    """Return the share of each day that spans cover; time that several cover counts once."""
+    begin, end = (np.concatenate([_NOWHERE, *some]) for some in zip(*spans, strict=True))
+    order = np.argsort(begin, kind="stable")
+    begin, until = begin[order], np.maximum.accumulate(end[order])
+    new = np.maximum(until - np.maximum(begin, np.append(begin[0], until[:-1])), 0)
+    in_all = np.cumsum(new)
+    at, covered = (np.column_stack([last - new, last]).ravel() for last in (until, in_all))
+    before, after = (np.interp((days + place) * _DAY_MICROS, at, covered) for place in (0, 1))
+    return np.asarray((after - before) / _DAY_MICROS)
 
 
 def _unseen(
-    tables: Tables, spans: DataFrame, covered: Mapping[str, Sequence[int]], clusters: Sequence[str]
+    tables: Tables, spans: Mapping[str, Mapping[tuple[str, str], _Spans]], covered: Mapping[str, Integers]
 ) -> DataFrame | None:
     """Return the days of topics (cluster, topic, date) on which only exporters of other topics polled.
 
     An exporter sees a topic from the first day on which it lists it. Before anybody does, every poll of the cluster is
     taken to see it. None where the exporters of each cluster polled on the same days.
     """
-    polls, enough = F.col("source") == Source.POLL.value, F.col("share") >= COVERED
-    spans = spans.where(F.col("cluster").isin(*clusters))
-    polled = defaultdict[tuple[str, str], set[int]](set)
-    for row in _share(spans.where(polls), "cluster", "exporter").withColumn("enough", enough).collect():
-        enough_of = polled[row["cluster"], row["exporter"]]  # none, of an exporter that covers no day for the most part
-        if row["enough"]:
-            enough_of.add(_number(row["day"]))
-    if all(days.issuperset(covered[cluster]) for (cluster, _), days in polled.items()):
+    polls = Source.POLL.value
+    differ = []
+    for cluster, days in covered.items():
+        polled = [one for (_, source), one in spans[cluster].items() if source == polls]
+        if len(polled) > 1 and any((_shares([one], days) < COVERED).any() for one in polled):
+            differ.append(cluster)
+    if not differ:
         return None
-    inventory = tables.read("inventory").where(polls & ~F.col("deleted") & F.col("cluster").isin(*clusters))
-    since = inventory.groupBy("cluster", "topic", "exporter").agg(F.min("date").alias("since"))
+    inventory = tables.read("inventory").where(F.col("cluster").isin(*differ) & (F.col("source") == polls))
+    since = inventory.where(~F.col("deleted")).groupBy("cluster", "topic", "exporter").agg(F.min("date").alias("since"))
     observers = F.sort_array(F.collect_set(F.struct("since", "exporter"))).alias("observers")
     by_topic = since.groupBy("cluster", "topic").agg(observers)
-    together = by_topic.select("cluster", "observers").distinct()
-    each = together.withColumn("one", F.explode("observers")).select("cluster", "observers", "one.*")
-    seen = each.join(spans.where(polls), ["cluster", "exporter"]).where("day >= since").drop("since")
-    seen = seen.unionByName(together.join(spans.where(~polls), "cluster"))
-    days = _share(spans, "cluster").where(enough).select("cluster", "day")
-    since_listed = F.col("day") >= F.col("observers")[0]["since"]
-    unseen = together.join(days, "cluster").where(since_listed)
-    unseen = unseen.join(
-        _share(seen, "cluster", "observers").where(enough), ["cluster", "observers", "day"], "left_anti"
-    )
-    return by_topic.join(unseen, ["cluster", "observers"]).select("cluster", "topic", F.col("day").alias("date"))
+    together, rows = by_topic.select("cluster", "observers").distinct(), list[tuple[object, ...]]()
+    for cluster, names in together.collect():
+        seen = [one for (_, source), one in spans[cluster].items() if source != polls]
+        for listed, exporter in names:
+            begin, end = spans[cluster].get((exporter, polls), (_NOWHERE, _NOWHERE))
+            seen.append((np.maximum(begin, midnight := _number(listed) * _DAY_MICROS), np.maximum(end, midnight)))
+        days = covered[cluster][covered[cluster] >= _number(names[0].since)]
+        for day in days[_shares(seen, days) < COVERED].tolist():
+            rows.append((cluster, names, _EPOCH + timedelta(days=day)))
+    unseen = tables.spark.createDataFrame(rows, StructType([*together.schema.fields, required("date", DATE)]))
+    return by_topic.join(unseen, ["cluster", "observers"]).select("cluster", "topic", "date")
 
 
-def drops_of(
-    rows: pa.Table, *, covered: Mapping[str, Sequence[int]], since: int, today: int, schema: pa.Schema
-) -> pa.Table:
+def drops_of(rows: pa.Table, *, covered: Mapping[str, Integers], since: int, today: int, schema: pa.Schema) -> pa.Table:
     """Return the drops of one cluster; a topic was not seen on a day whose ``hours`` are null."""
     cluster, day = column(rows, "cluster")[0].as_py(), integers(column(rows, "date"))
     first = int(day.min())
@@ -187,7 +184,7 @@ def drops_of(
     known = np.full(len(names), today)
     np.minimum.at(known, topic[wrote], day[wrote])
     there = np.zeros(active.shape, np.bool_)
-    seen = np.array(covered.get(cluster, ()), np.int64) - first
+    seen = covered.get(cluster, np.zeros(0, np.int64)) - first
     there[:, seen[(seen >= 0) & (seen < today - first)]] = True
     there[topic[unseen], day[unseen] - first] = False
     found = list(drop_days(active, known - first, there, range(max(since - first, 0), today - first)))
