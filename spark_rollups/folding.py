@@ -19,7 +19,7 @@ from exporter.domain.arrays import runs
 from exporter.domain.history.hourly_activity import BACKFILLED, INVENTORY, POLLED
 from exporter.domain.history.observation import Polls
 from exporter.domain.history.rows import Source
-from spark_rollups.batches import KEY, column, flags, integers, texts
+from spark_rollups.batches import KEY
 from spark_rollups.frames import apply_by_shard, arrow_schema, no_rows
 from spark_rollups.schemas import DAILY, STREAMS, optional
 from spark_rollups.tables import Tables
@@ -177,32 +177,33 @@ def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None, wh
     if since is not None:
         coverage = coverage.where(F.col("date") >= F.lit(since - INVENTORY_SPAN))
         listings = listings.where(F.col("date") >= F.lit(since - INVENTORY_SPAN))
-    moments = listings.select("cluster", "exporter", F.unix_micros("observed_at")).distinct().collect()
-    listing_moments = set(map(tuple, moments))
+    begun = listings.select("cluster", "exporter", F.col("observed_at").alias("window_start")).distinct()
     table = (
         coverage.where(F.col("last_good_poll").isNotNull())
+        .join(begun.withColumn("begins", F.lit(True)), ["cluster", "exporter", "window_start"], "left")
         .select(
             "cluster",
             "exporter",
-            "window_start",
-            "last_good_poll",
+            F.unix_micros("window_start").alias("start"),
+            F.unix_micros("last_good_poll").alias("last"),
             (F.col("source") == Source.POLL.value).alias("polls"),
             (F.lit(True) if since is None else F.col("date") >= F.lit(since)).alias("vouches"),
+            F.coalesce("begins", F.lit(False)).alias("begins"),
         )
         .toArrow()
     )
-    cluster, exporter = texts(column(table, "cluster")), texts(column(table, "exporter"))
-    start, last = (integers(column(table, name)) for name in ("window_start", "last_good_poll"))
-    polls, vouches = (flags(column(table, name)) for name in ("polls", "vouches"))
-    keys = zip(cluster.tolist(), exporter.tolist(), start.tolist(), strict=True)
-    starting = np.fromiter((key in listing_moments for key in keys), np.bool_, len(start))
+    columns = ("start", "last", "polls", "vouches", "begins")
+    by = table.group_by(["cluster", "exporter"]).aggregate([(name, "list") for name in columns])
     found: dict[tuple[str, str], Polls] = {}
-    for key in set(zip(cluster.tolist(), exporter.tolist(), strict=True)):
-        mine = np.flatnonzero((cluster == key[0]) & (exporter == key[1]) & polls)
+    for row, key in enumerate(zip(by["cluster"].to_pylist(), by["exporter"].to_pylist(), strict=True)):
+        start, last, polls, vouches, begins = (
+            by[f"{name}_list"][row].values.to_numpy(zero_copy_only=False) for name in columns
+        )
+        mine = np.flatnonzero(polls)
         mine = mine[np.argsort(start[mine], kind="stable")]
         mine = mine[runs(start[mine])] if len(mine) else mine
         own = mine[vouches[mine]]
-        found[key] = Polls(start[own], last[own], start[mine[starting[mine]]], np.unique(last[mine]))
+        found[key] = Polls(start[own], last[own], start[mine[begins[mine]]], np.unique(last[mine]))
     return Observers(found, {} if whole is None else _backfilled(whole))
 
 
