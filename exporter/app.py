@@ -22,7 +22,7 @@ from exporter.history.spool import HistoryError
 from exporter.kafka.process import ClientProcesses, RemoteClient
 from exporter.settings.schema import ClusterSettings, Settings
 from exporter.signals import EndSignal
-from exporter.waiting import waiting
+from exporter.waiting import show_waiting
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ def once(settings: Settings, out: TextIO) -> int:
         with closing(build_cluster(target, settings, clock, after=[watch])) as collectors:
             collectors.poller.poll()
 
-    with waiting(f"polling {', '.join(cluster.name for cluster in settings.clusters)}"):
+    with show_waiting(f"polling {', '.join(cluster.name for cluster in settings.clusters)}"):
         _side_by_side([partial(poll, cluster) for cluster in settings.clusters])
         _side_by_side([partial(compare, watch) for watch in watches if {watch.source, watch.target} <= set(good)])
     out.write(monitor.metrics().decode())

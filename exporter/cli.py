@@ -33,7 +33,7 @@ from exporter.commands.usage import CONFIGURATION, DOCTOR, OFFSETS, OVERVIEW, Co
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
 from exporter.settings.errors import SettingsError
-from exporter.waiting import waiting
+from exporter.waiting import show_waiting
 
 PROGRAM = "topic-liveness"
 
@@ -71,7 +71,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         # Clients start up while this process imports the rest.
         for cluster in settings.clusters:
             with suppress(SourceError):  # the first call tries again
-                processes.of(cluster.name).start()
+                processes.get(cluster.name).start()
         from exporter.app import serve as run_exporter
         from exporter.factory.sources import connect
 
@@ -219,7 +219,7 @@ def explain(
         exporter = (
             explaining.UNASKED if history and url is None else explaining.exporter_for(url, settings, Access(**access))
         )
-        with waiting(f"asking for {parsed.topic}"):
+        with show_waiting(f"asking for {parsed.topic}"):
             found = explaining.explanation_of(parsed, settings, cluster, exporter)
     except (ApiError, explaining.ExplainError) as error:
         click.echo(f"Error: {error}", err=True)
@@ -261,7 +261,7 @@ def status(config: Path | None, url: str | None, cluster: str | None, style: str
         client = (
             ApiClient(url, given) if url is not None else exporter_here(job_settings(config, None, None).web, given)
         )
-        with client, waiting("asking the exporter"):
+        with client, show_waiting("asking the exporter"):
             found = listing.read_status(client, cluster)
     except (ApiError, SettingsError, WebConfigError) as error:
         if style == "nagios":
@@ -335,7 +335,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
         return ExitCode.NOT_STARTED
     # The findings report everything; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
-    with waiting("checking"):
+    with show_waiting("checking"):
         findings = checks.examine(settings, clusters_named(settings, cluster))
     write(sys.stdout, findings, style)
     return checks.exit_code(findings)

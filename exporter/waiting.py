@@ -11,7 +11,7 @@ STATUS_SECONDS = 30.0
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
+def show_waiting(what: str) -> Iterator[None]:
     """Show ``what`` and the seconds so far on standard error, and erase the line at the end.
 
     Where standard error is no terminal nothing is written.

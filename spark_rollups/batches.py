@@ -69,7 +69,7 @@ class Names:
         """How many topics there are; they are the last streams, in the order of their numbers."""
         return len(self) - self.partitions
 
-    def of(self, streams: Rows) -> dict[str, pa.Array]:
+    def get(self, streams: Rows) -> dict[str, pa.Array]:
         """Return the keys of some streams, by column."""
         chosen = pa.array(streams)
         return {name: values.take(chosen) for name, values in self.keys.items()}

@@ -27,7 +27,7 @@ from exporter.domain.learning.hours import Integers
 from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS
 from spark_rollups.batches import column, integers, table_of, texts
 from spark_rollups.frames import arrow_schema, compute_once
-from spark_rollups.schemas import DATE, DROPS, required
+from spark_rollups.schemas import DATE, DROPS, make_required
 
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
     from spark_rollups.tables import Tables
@@ -165,7 +165,7 @@ def _unseen(
         days = covered[cluster][covered[cluster] >= _number(names[0].since)]
         for day in days[_shares(seen, days) < COVERED].tolist():
             rows.append((cluster, names, _EPOCH + timedelta(days=day)))
-    unseen = tables.spark.createDataFrame(rows, StructType([*together.schema.fields, required("date", DATE)]))
+    unseen = tables.spark.createDataFrame(rows, StructType([*together.schema.fields, make_required("date", DATE)]))
     return by_topic.join(unseen, ["cluster", "observers"]).select("cluster", "topic", "date")
 
 

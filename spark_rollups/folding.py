@@ -20,7 +20,7 @@ from exporter.domain.history.hourly_activity import BACKFILLED, INVENTORY, POLLE
 from exporter.domain.history.observation import Polls
 from exporter.domain.history.rows import Source
 from spark_rollups.batches import KEY
-from spark_rollups.frames import apply_by_shard, arrow_schema, no_rows
+from spark_rollups.frames import apply_by_shard, arrow_schema, make_empty
 from spark_rollups.schemas import DAILY, STREAMS, optional
 from spark_rollups.tables import Tables
 from spark_rollups.update import update
@@ -223,7 +223,7 @@ def make_streams(daily: DataFrame) -> DataFrame:
         F.max_by(F.col("slots_before") + F.bit_count("active"), "date").alias("known_slots"),
         F.max_by(F.coalesce("end_offset", "offset_before"), "date").alias("end_offset"),
     )
-    return no_rows(daily.sparkSession, STREAMS).unionByName(advances, allowMissingColumns=True)
+    return make_empty(daily.sparkSession, STREAMS).unionByName(advances, allowMissingColumns=True)
 
 
 def keep_days_beside(days: DataFrame, before: DataFrame, windows_from: date) -> DataFrame:

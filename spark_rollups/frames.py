@@ -33,7 +33,7 @@ def merge_parts(rows: DataFrame, shards: int) -> DataFrame:
     return rows.coalesce(1) if shards == 1 else rows.repartition(1)
 
 
-def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+def make_empty(spark: SparkSession, schema: StructType) -> DataFrame:
     """Return no rows with these columns, in a plan that needs no job."""
     columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
     return spark.range(1).select(*columns).limit(0)

@@ -162,7 +162,7 @@ def _append(
     # Observed, no condition reaches the reader, which would believe a damaged footer.
     observed = read.withColumn("wrong", wrong).observe(seen, F.count_if("wrong").alias("wrong"))
     rows = observed.where("not wrong").drop("wrong").withColumn("date", F.to_date(table.dated_by))
-    tables.append(table.name, once_each(rows, there, table, few=sum(files.values()) < _FEW_ROWS))
+    tables.append(table.name, keep_one_of_each(rows, there, table, few=sum(files.values()) < _FEW_ROWS))
     if seen.get["wrong"]:
         checked = read.where(wrong).withColumn("fault", find_fault(table.schema, now))
         done.refusals += _faults(checked, table, history)
@@ -183,7 +183,7 @@ def _faults(checked: DataFrame, table: SpoolTable, history: Location) -> list[st
     ]
 
 
-def once_each(rows: DataFrame, there: DataFrame | None, table: SpoolTable, *, few: bool) -> DataFrame:
+def keep_one_of_each(rows: DataFrame, there: DataFrame | None, table: SpoolTable, *, few: bool) -> DataFrame:
     """Keep of ``rows`` one of each key, whatever the order of the files, and none whose key is ``there``.
 
     Of rows with one key the latest by its other columns is kept. Rows are shuffled and sorted once, by their day:

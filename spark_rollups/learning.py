@@ -116,7 +116,7 @@ def learn_batch(days: pa.Table, before: pa.Table, *, weeks: Sequence[int], schem
     hours = hours_from(days, names.rows[0])
     made = list(baselines(hours, weeks)) if len(hours) else []
     in_force = [*made, baselines_from(before, names.rows[1])]
-    found = maxima(hours, Baselines.joined(in_force), [week - 1 for week in weeks])
+    found = maxima(hours, Baselines.concatenate(in_force), [week - 1 for week in weeks])
     whole = names.partition == UNKNOWN
     tables = [structs_of(schema, maximum=_maxima_columns(names, found, whole))]
     tables += [structs_of(schema, baseline=_baseline_columns(names, one)) for one in made]
@@ -170,7 +170,7 @@ def _baseline_columns(names: Names, made: Baselines) -> dict[str, Any]:
     scored = ~np.isnan(made.weekly_scores)
     count = len(made)
     return {
-        **names.of(made.stream),
+        **names.get(made.stream),
         "week": _days_of(made.week),
         **{of: numbers(getattr(made, name)) for name, of in _FIGURES.items()},
         "profile": lists(made.profile.reshape(-1), np.full(count, HOURS), pa.float32()),
@@ -186,7 +186,7 @@ def _baseline_columns(names: Names, made: Baselines) -> dict[str, Any]:
 
 def _maxima_columns(names: Names, found: Maxima, whole: Flags) -> dict[str, Any]:
     return {
-        **names.of(found.stream),
+        **names.get(found.stream),
         "kind": pa.array(np.where(whole[found.stream], TOPIC, PARTITION), pa.string()),
         "week": _days_of(found.week),
         "week_ended": _days_of(found.week_ended),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import click
 
-from exporter.waiting import STATUS_SECONDS, waiting
+from exporter.waiting import STATUS_SECONDS, show_waiting
 
 
 class Progress:
@@ -30,7 +30,7 @@ class Progress:
         """Time a stage. Texts that are appended to the list are printed with it."""
         self.guard()
         began, details, self.at = time.monotonic(), list[str](), name
-        with waiting(name) if sys.stderr.isatty() else self._going_on(name, began):
+        with show_waiting(name) if sys.stderr.isatty() else self._going_on(name, began):
             yield details
         _print_line(name, began, ", ".join(details))
 

@@ -129,7 +129,7 @@ def _current(folder: Location) -> dict[str, Any] | None:
     return None if zone is None else found
 
 
-def judged_nothing_at(folder: Location) -> datetime | None:
+def read_empty_as_of(folder: Location) -> datetime | None:
     """Return as of when the published set is, None where it has rows, or there is none or its pointer is damaged."""
     pointer = _current(folder)
     if pointer is None or pointer.get("rows") != 0:

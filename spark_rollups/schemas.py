@@ -32,7 +32,7 @@ TEXT, TIME, DATE = StringType(), TimestampType(), DateType()
 COUNT, ID, SECONDS, FLAG = LongType(), IntegerType(), DoubleType(), BooleanType()
 
 
-def required(name: str, kind: DataType) -> StructField:
+def make_required(name: str, kind: DataType) -> StructField:
     """Return a column without nulls."""
     return StructField(name, kind, nullable=False)
 
@@ -68,27 +68,27 @@ _TYPES: dict[str, DataType] = {
     "Sequence[float]": ArrayType(FloatType()),
 }
 
-VERSION = required("schema_version", ID)
+VERSION = make_required("schema_version", ID)
 SPOOL_WINDOWS, SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS = (
     StructType([*columns_of(row), VERSION]) for row in (Window, Coverage, Inventory, Relation)
 )
 """Files below ``<history>/spool/``, written by the exporter."""
 
-WINDOWS = StructType([*columns_of(Window), required("date", DATE)])
+WINDOWS = StructType([*columns_of(Window), make_required("date", DATE)])
 """Spool windows, each once; ``date`` is that of ``window_start``."""
 
-COVERAGE = StructType([*columns_of(Coverage), required("date", DATE)])
+COVERAGE = StructType([*columns_of(Coverage), make_required("date", DATE)])
 """Spool coverage, each once; ``date`` is that of ``window_start``."""
 
-INVENTORY = StructType([*columns_of(Inventory), required("date", DATE)])
+INVENTORY = StructType([*columns_of(Inventory), make_required("date", DATE)])
 """Spool inventory, each once; ``date`` is that of ``observed_at``."""
 
-RELATIONS = StructType([*columns_of(Relation), required("date", DATE)])
+RELATIONS = StructType([*columns_of(Relation), make_required("date", DATE)])
 """Spool relations, each once; ``date`` is that of ``observed_at``."""
 
 _STREAM = (
-    required("cluster", TEXT),
-    required("topic", TEXT),
+    make_required("cluster", TEXT),
+    make_required("topic", TEXT),
     nullable("topic_id", TEXT),
     nullable("partition", ID),
 )
@@ -96,23 +96,23 @@ _STREAM = (
 DAILY = StructType(
     [
         *_STREAM,
-        required("date", DATE),
-        required("active", ID),
-        required("unknown", ID),
-        required("counted", ID),
-        required("records", COUNT),
+        make_required("date", DATE),
+        make_required("active", ID),
+        make_required("unknown", ID),
+        make_required("counted", ID),
+        make_required("records", COUNT),
         nullable("first_advance", TIME),
         nullable("last_advance", TIME),
         nullable("end_offset", COUNT),
-        required("offset_regressions", COUNT),
-        required("source", TEXT),
-        required("first_ms", ArrayType(IntegerType())),
-        required("last_ms", ArrayType(IntegerType())),
-        required("fives", ArrayType(ShortType())),
-        required("hour_records", ArrayType(LongType())),
+        make_required("offset_regressions", COUNT),
+        make_required("source", TEXT),
+        make_required("first_ms", ArrayType(IntegerType())),
+        make_required("last_ms", ArrayType(IntegerType())),
+        make_required("fives", ArrayType(ShortType())),
+        make_required("hour_records", ArrayType(LongType())),
         nullable("offset_before", COUNT),
         nullable("advance_before", TIME),
-        required("slots_before", COUNT),
+        make_required("slots_before", COUNT),
     ]
 )
 """One row for each stream and UTC day with a known event.
@@ -131,7 +131,7 @@ STREAMS = StructType(
         *_STREAM,
         nullable("last_advance", TIME),
         nullable("known_since", TIME),
-        required("known_slots", COUNT),
+        make_required("known_slots", COUNT),
         nullable("end_offset", COUNT),
         nullable("polled_from", TIME),
         nullable("polled_offset", COUNT),
@@ -172,10 +172,10 @@ _TYPES |= {"Schedule": SCHEDULE, "Sequence[Rest]": ArrayType(REST), "OngoingDrop
 
 DROPS = StructType(
     [
-        required("date", DATE),
-        required("cluster", TEXT),
-        required("judged", COUNT),
-        required("topics", ArrayType(StringType())),
+        make_required("date", DATE),
+        make_required("cluster", TEXT),
+        make_required("judged", COUNT),
+        make_required("topics", ArrayType(StringType())),
     ]
 )
 """A day (UTC) on which the fleet of a cluster dropped: ``topics`` of ``judged`` ones were active in at most two
@@ -184,22 +184,22 @@ fifths of their usual hours. Days in a row are one drop."""
 BASELINES = StructType(
     [
         *_STREAM,
-        required("week", DATE),
-        required("slot_seconds", SECONDS),
-        required("profile", ArrayType(FloatType())),
-        required("clock_step", SECONDS),
+        make_required("week", DATE),
+        make_required("slot_seconds", SECONDS),
+        make_required("profile", ArrayType(FloatType())),
+        make_required("clock_step", SECONDS),
         nullable("log_mean", SECONDS),
         nullable("log_spread", SECONDS),
         nullable("suspect_silence_seconds", SECONDS),
         nullable("max_silence_seconds", SECONDS),
-        required("active_slots", COUNT),
-        required("weeks", COUNT),
-        required("history_start", TIME),
+        make_required("active_slots", COUNT),
+        make_required("weeks", COUNT),
+        make_required("history_start", TIME),
         nullable("observed_seconds", SECONDS),
         nullable("largest_silence_seconds", SECONDS),
         nullable("largest_silence_end", TIME),
         nullable("largest_missed", SECONDS),
-        required("weekly_scores", ArrayType(FloatType())),
+        make_required("weekly_scores", ArrayType(FloatType())),
         nullable("pause_slots", SECONDS),
         nullable("schedule", SCHEDULE),
     ]
@@ -214,9 +214,9 @@ of a schedule) a silence is a pause that the stream's own past holds.
 MAXIMA = StructType(
     [
         *_STREAM,
-        required("kind", TEXT),
-        required("week", DATE),
-        required("week_ended", DATE),
+        make_required("kind", TEXT),
+        make_required("week", DATE),
+        make_required("week_ended", DATE),
         nullable("score", SECONDS),
         nullable("overdue", TIME),
         nullable("silent_from", TIME),
@@ -232,14 +232,14 @@ may hold.
 
 CALIBRATION = StructType(
     [
-        required("as_of", TIME),
-        required("kind", TEXT),
+        make_required("as_of", TIME),
+        make_required("kind", TEXT),
         nullable("promised", SECONDS),
-        required("suspect_score", SECONDS),
-        required("dead_score", SECONDS),
-        required("fitted_topic_weeks", COUNT),
-        required("judged_topic_weeks", COUNT),
-        required("false_alarms", COUNT),
+        make_required("suspect_score", SECONDS),
+        make_required("dead_score", SECONDS),
+        make_required("fitted_topic_weeks", COUNT),
+        make_required("judged_topic_weeks", COUNT),
+        make_required("false_alarms", COUNT),
         nullable("realised", SECONDS),
         nullable("realised_low", SECONDS),
         nullable("realised_high", SECONDS),
@@ -261,12 +261,12 @@ topic-weeks. ``realised_low`` and ``realised_high`` bound the rate behind ``fals
 
 VERDICTS = StructType(
     [
-        required("as_of", TIME),
-        required("cluster", TEXT),
-        required("topic", TEXT),
+        make_required("as_of", TIME),
+        make_required("cluster", TEXT),
+        make_required("topic", TEXT),
         nullable("topic_id", TEXT),
         nullable("partition", ID),
-        required("verdict", TEXT),
+        make_required("verdict", TEXT),
         nullable("state", TEXT),
         nullable("reason", TEXT),
         nullable("timestamp_type", TEXT),
@@ -274,30 +274,30 @@ VERDICTS = StructType(
         nullable("observed_until", TIME),
         nullable("polled_from", TIME),
         nullable("silence_seconds", SECONDS),
-        required("active_slots", COUNT),
+        make_required("active_slots", COUNT),
         nullable("history_start", TIME),
         nullable("observed_seconds", SECONDS),
         nullable("largest_silence_seconds", SECONDS),
         nullable("largest_silence_end", TIME),
-        required("weeks", COUNT),
+        make_required("weeks", COUNT),
         nullable("missed_slots", SECONDS),
         nullable("largest_missed", SECONDS),
         nullable("suspect_silence_seconds", SECONDS),
         nullable("max_silence_seconds", SECONDS),
         nullable("suspect_from", TIME),
         nullable("expected_by", TIME),
-        required("suspect_score", SECONDS),
-        required("dead_score", SECONDS),
+        make_required("suspect_score", SECONDS),
+        make_required("dead_score", SECONDS),
         nullable("silence_score", SECONDS),
-        required("partitions", COUNT),
-        required("partitions_live", COUNT),
+        make_required("partitions", COUNT),
+        make_required("partitions_live", COUNT),
         nullable("end_offset", COUNT),
-        required("records_7d", COUNT),
-        required("slot_seconds", SECONDS),
-        required("rule", TEXT),
+        make_required("records_7d", COUNT),
+        make_required("slot_seconds", SECONDS),
+        make_required("rule", TEXT),
         nullable("dead_since", TIME),
         nullable("incident", TEXT),
-        required("evidence", TEXT),
+        make_required("evidence", TEXT),
     ]
 )
 """The judgement of each partition, and of each topic (``partition`` null), at each ``as_of``.

@@ -26,7 +26,7 @@ from exporter.storage.files import (
 )
 from spark_rollups import schemas
 from spark_rollups.durable import read_text, write_whole
-from spark_rollups.frames import no_rows
+from spark_rollups.frames import make_empty
 
 
 def conform(rows: DataFrame, schema: StructType, name: str) -> DataFrame:
@@ -100,7 +100,7 @@ class Tables:
     def read(self, name: str) -> DataFrame:
         """Return the present table; one that was never written is empty."""
         if not self.exists(name):
-            return no_rows(self.spark, SCHEMAS[name])
+            return make_empty(self.spark, SCHEMAS[name])
         return self.spark.read.format("delta").load(self.path(name))
 
     def count(self, name: str) -> int:

@@ -51,8 +51,8 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
     folded = fold(cut_at_first_poll(rows, polled_from, polled_offset) if task.since is not None else rows[:0])
     if task.since is not None and not task.from_nothing:
         folded = folded[folded.hours.hour >= known_streams.since[folded.hours.stream] * DAY_HOURS]
-    days, now = days_of(folded.with_topics(names.topic, names.partitions), known_streams.known)
-    proved = observe(len(names), new_rows.listings(), new_rows.failures(), new_rows.polls(task.observers)).after(
+    days, now = days_of(folded.add_topics(names.topic, names.partitions), known_streams.known)
+    proved = observe(len(names), new_rows.listings(), new_rows.failures(), new_rows.polls(task.observers)).join_earlier(
         known_streams.observed
     )
     streams = {
@@ -202,7 +202,7 @@ def _listing_columns(
 def _day_columns(names: Names, days: Days) -> dict[str, Any]:
     active, counted = (_bit_counts(bits) for bits in (days.active, days.counted))
     return {
-        **names.of(days.stream.astype(np.intp)),
+        **names.get(days.stream.astype(np.intp)),
         "date": pa.array(days.day.astype(np.int32), pa.int32()).cast(pa.date32()),
         "active": days.active.astype(np.int32),
         "unknown": days.unknown.astype(np.int32),

@@ -113,7 +113,7 @@ class NewRows:
             "until": then,
             "end_offset": before.end_offset[carried],
         }
-        return Moments.joined([new_moments, _moments_of(ends, carried)])
+        return Moments.concatenate([new_moments, _moments_of(ends, carried)])
 
     def _read_before(self, rows: Rows, observers: Observers) -> Integers:
         found = np.full(len(rows), UNKNOWN, np.int64)

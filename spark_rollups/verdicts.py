@@ -187,7 +187,7 @@ def _rests_of(streams: pa.Table, rests: Rests) -> Rests:
         return rests
     concerned = streams.filter(pc.is_valid(column(streams, "low_on"))).select(["cluster", "topic", "low_on"])
     low = {(row["cluster"], row["topic"], day) for row in concerned.to_pylist() for day in row["low_on"]}
-    return rests.of_topics(low)
+    return rests.select_topics(low)
 
 
 def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
@@ -199,7 +199,7 @@ def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
 
 
 def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Rows, rule: Rule) -> Streams:
-    keys = names.of(chosen)
+    keys = names.get(chosen)
     row = row[chosen]
 
     def values_of(name: str, read: Any, otherwise: Any) -> Any:
@@ -224,9 +224,9 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     proved_age = unchanged & (state == State.OBSERVED.value) & (newest <= rule.as_of)
     cluster, name = texts(keys["cluster"]), texts(keys["topic"])
     resting = np.empty(len(chosen), object)
-    resting[:] = [rule.rests.of(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
+    resting[:] = [rule.rests.get(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
     falling = np.empty(len(chosen), object)
-    falling[:] = [rule.rests.falling(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
+    falling[:] = [rule.rests.find_ongoing_drop(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
     return Streams(
         topic=topic,
         cluster=cluster,
@@ -274,7 +274,7 @@ def _columns(
 
     clocked = pc.if_else(pc.is_valid(of_baseline("log_mean")), sticked, None)
     return {
-        **names.of(number),
+        **names.get(number),
         **{name: pa.array(getattr(subjects, name), pa.string()) for name in ("state", "reason", "timestamp_type")},
         **{name: moments(getattr(subjects, name)) for name in ("last_advance", "observed_until", "polled_from")},
         **{name: getattr(subjects, name) for name in ("records_7d", "leader")},
@@ -337,7 +337,7 @@ def _hold(rows: pa.Table) -> pa.Table:
     whole = slice(names.partitions, len(names))
     found = hold(
         Together(
-            names=texts(names.of(np.arange(names.partitions, len(names)))["topic"]).tolist(),
+            names=texts(names.get(np.arange(names.partitions, len(names)))["topic"]).tolist(),
             of_topics=silent[whole],
             topic=names.topic[part],
             leader=leader[part],
@@ -349,7 +349,7 @@ def _hold(rows: pa.Table) -> pa.Table:
     by = [found.incidents[number] for number in incident[together]]
     return table_of(
         {
-            **{f"held_{name}": values for name, values in names.of(together).items()},
+            **{f"held_{name}": values for name, values in names.get(together).items()},
             "held_by": pa.array([one.name for one in by], pa.string()),
             "held_why": pa.array([str(one) for one in by], pa.string()),
         },

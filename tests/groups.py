@@ -60,7 +60,7 @@ def positions_of(groups: Mapping[str, Group], also: Iterable[str] = ()) -> Posit
             partitions.setdefault(topic, {0})
         for key in group.partitions:
             partitions.setdefault(key.topic, set()).add(key.partition)
-    layout = Layout.of(partitions)
+    layout = Layout.build(partitions)
     found = [
         (number, row, groups[name].partitions[key])
         for number, name in enumerate(names)
@@ -148,7 +148,7 @@ def position(positions: Positions, row: int) -> GroupPartition:
 def readers(sweep: GroupSweep, *topics: str) -> dict[str, dict[str, GroupRole] | None]:
     """The groups of each topic with their roles, None where its readers are unknown."""
     found = find_readers(sweep, topics)
-    return {topic: dict(found.named(row)) if found.known[row] else None for row, topic in enumerate(topics)}
+    return {topic: dict(found.list_groups(row)) if found.known[row] else None for row, topic in enumerate(topics)}
 
 
 def topic_readers(named: Mapping[str, Iterable[str]]) -> TopicReaders:

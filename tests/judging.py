@@ -69,7 +69,7 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
 
 def overrule(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
     """Judge one silence by the configuration alone."""
-    return judgement_in(overrule_silences(silences_in([silence]), OverrideColumns.of([override]), now), 0)
+    return judgement_in(overrule_silences(silences_in([silence]), OverrideColumns.build([override]), now), 0)
 
 
 def silences_in(silences: Iterable[Silence | None]) -> Silences:
@@ -121,7 +121,7 @@ def facts_of(
     """Return the facts of a topic that is silent so; ``known`` are further ones."""
     override = known.get("override")
     judgement = judgement or (overrule(silence, override, now) if override else judge(silence, row, now))
-    layout = Layout.of({"orders": [0]})
+    layout = Layout.build({"orders": [0]})
     numbers = [np.array([np.nan if value is None else value]) for value in judgement[1:]]
     judged = Judgements(np.array([VERDICTS.index(judgement.verdict)], np.int8), *numbers)
     state = STATES.index(known.get("state", State.OBSERVED))
@@ -158,15 +158,15 @@ def table_of(rows: Iterable[Expectation]) -> ExpectationTable:
     whole_weeks = [one for one in each("profile") if one is not None and len(one) == HOURS]
     profile = np.array([NONE if one is None else len(one) for one in each("profile")], np.int32)
     return ExpectationTable.arrange(
-        {name: Coded.of(each(name)) for name in TEXTS},
+        {name: Coded.encode(each(name)) for name in TEXTS},
         {name: figures_of(name, np.array(each(name), np.float64), there(name)) for name in FIGURES},
         np.array([one or 0 for one in each("partition")], np.int64),
         ~there("partition"),
         number_profiles(profile),
         np.array(whole_weeks, np.float64).reshape(-1, HOURS),
         Coded.keep_each(each("schedule")),
-        rests=Coded.of(tuple(one) if one else None for one in each("rests")),
-        falling=Coded.of(each("falling")),
+        rests=Coded.encode(tuple(one) if one else None for one in each("rests")),
+        falling=Coded.encode(each("falling")),
         end_offset=np.array([one or 0 for one in each("end_offset")], np.int64),
         ended=there("end_offset"),
     )

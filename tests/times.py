@@ -20,14 +20,14 @@ def led(leaders: Mapping[TopicPartition, int]) -> Membership:
     topics: dict[str, list[int]] = {}
     for key in leaders:
         topics.setdefault(key.topic, []).append(key.partition)
-    layout = Layout.of(topics)
-    return Membership.led(layout, np.array([leaders[key] for key in layout], dtype=np.int32))
+    layout = Layout.build(topics)
+    return Membership.make_bare(layout, np.array([leaders[key] for key in layout], dtype=np.int32))
 
 
 def first_since(source: ByTime, key: TopicPartition, seconds: float, leader: int = 1) -> Answer:
     """The first record of a partition at or after a time, as its leader answers."""
     milliseconds = np.array([round(seconds * 1000)], dtype=np.int64)
-    return objects(source.by_time(led({key: leader}), np.zeros(1, dtype=np.intp), milliseconds))[0]
+    return objects(source.look_up_times(led({key: leader}), np.zeros(1, dtype=np.intp), milliseconds))[0]
 
 
 def end_of(source: OffsetSource, key: TopicPartition, leader: int = 1) -> Answer:

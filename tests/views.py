@@ -130,7 +130,7 @@ def sizes_of(found: Inspections) -> dict[TopicPartition, Inspected]:
 def union(of_partitions: Iterable[Silence | None]) -> Silence | None:
     """Return the silence of one topic with these partitions."""
     columns = silences_in(of_partitions)
-    return unite_by_topic(columns, Layout.of({"": range(len(columns))})).silence(0)
+    return unite_by_topic(columns, Layout.build({"": range(len(columns))})).silence(0)
 
 
 def judgements_of(found: Assessment) -> dict[TopicPartition, Judgement]:

@@ -147,7 +147,7 @@ class AuditReader:
             readers=objects([relations.readers(name) for name in names]),
             committed=objects([relations.committed.get(name, ()) for name in names]),
         )
-        return AuditTopics.joined([found, AuditTopics.refused(self._cluster, hidden, relations)])
+        return AuditTopics.concatenate([found, AuditTopics.make_refused(self._cluster, hidden, relations)])
 
     def _last_records(self) -> Floats:
         """Return the newest plausible timestamp of each topic, NaN where none is known."""

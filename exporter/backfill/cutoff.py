@@ -52,7 +52,7 @@ class Batch:
     """The leader of each partition; NO_LEADER where there is none."""
 
     @classmethod
-    def of(cls, metadata: Metadata, rows: Rows) -> Batch:
+    def select(cls, metadata: Metadata, rows: Rows) -> Batch:
         """Return some rows of the metadata's layout, which are in order."""
         layout = metadata.membership.layout.part(rows)
         reasons = [reason_code(metadata.unidentified.get(name)) for name in layout.topics]
@@ -197,7 +197,7 @@ def read_cutoffs(
 
 def _ask(source: OffsetSource, batch: Batch, clock: Clock, gone: Collection[int]) -> _Ends:
     led = np.flatnonzero((batch.leader != NO_LEADER) & ~np.isin(batch.leader, list(gone)))
-    membership = Membership.led(batch.layout, batch.leader)
+    membership = Membership.make_bare(batch.layout, batch.leader)
     first, last, newest = (Answers.none(len(batch)) for _ in range(3))
     # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
     first.put(led, source.starts(membership.part(led)))

@@ -68,7 +68,7 @@ class PartitionEnds:
 
     def read(self, source: OffsetSource, metadata: Metadata, clock: Clock, rows: Rows) -> None:
         """Read some partitions at one moment."""
-        found = read_cutoffs(source, Batch.of(metadata, rows), clock, gone=self.gone)
+        found = read_cutoffs(source, Batch.select(metadata, rows), clock, gone=self.gone)
         read, latest = found.planned, found.latest
         self.reason[rows] = np.where(read, found.reason, np.maximum(found.reason, 1))
         self.earliest[rows[read]], self.latest[rows[read]] = found.earliest[read], latest[read]

@@ -91,7 +91,7 @@ class Backfill:
         self._metadata = Metadata({}, {})
         self._read_at = -math.inf
         self._gone: set[int] = set()
-        self._every = Layout.of({})
+        self._every = Layout.build({})
         """All partitions in scope."""
         self._failed: dict[TopicPartition, Reason] = {}
         self._windows = 0
@@ -105,7 +105,7 @@ class Backfill:
         """
         self._read_metadata()
         self._every = self._metadata.membership.layout
-        everything = Batch.of(self._metadata, np.arange(len(self._every)))
+        everything = Batch.select(self._metadata, np.arange(len(self._every)))
         left = np.flatnonzero([stream not in backfilled for stream in everything.streams])
         self._of = len(left)
         self._write(left)
@@ -127,7 +127,7 @@ class Backfill:
             rows = self._metadata.membership.layout.find(batch.topics, batch.topic, batch.partition)
             # A partition that is not listed any more was deleted meanwhile.
             if len(there := rows[rows >= 0]):
-                self._batch(Batch.of(self._metadata, there))
+                self._batch(Batch.select(self._metadata, there))
             self._done += len(batch)
             self._tick()
 
@@ -152,7 +152,7 @@ class Backfill:
             # Not rounded to slots: a later run that succeeds must not write a window with the same key.
             end = cutoffs.end[rows]
             begin = np.maximum(0.0, end - self._request.horizon)
-            windows = Windows.joined([windows, Windows.failures(rows, begin, end, failed[rows])])
+            windows = Windows.concatenate([windows, Windows.failures(rows, begin, end, failed[rows])])
             gone = batch.leader[rows_with(failed, list(GONE))]
             self._gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
             self._read_at = -math.inf

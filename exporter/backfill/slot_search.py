@@ -29,7 +29,7 @@ class TimeLookups:
         self, source: ByTime, layout: Layout, leader: NDArray[np.int32], tick: Callable[[], None] = lambda: None
     ) -> None:
         self._source, self._tick = source, tick
-        self._membership = Membership.led(layout, leader)
+        self._membership = Membership.make_bare(layout, leader)
 
     def ask(self, rows: Rows, seconds: Floats) -> Answers:
         """Return the first record at or after each time, of rows that have leaders."""
@@ -37,7 +37,7 @@ class TimeLookups:
         milliseconds = np.round(seconds * 1000).astype(np.int64)
         for at in range(0, len(rows), LOOKUPS_AT_ONCE):
             some = slice(at, at + LOOKUPS_AT_ONCE)
-            answers = self._source.by_time(self._membership, rows[some], milliseconds[some])
+            answers = self._source.look_up_times(self._membership, rows[some], milliseconds[some])
             found.put(np.arange(at, at + len(answers)), answers)
             self._tick()
         return found
@@ -226,7 +226,7 @@ class _Search:
 
     def windows(self) -> Windows:
         """Return the windows of stretches that did not fail."""
-        slots = _Slots.joined(self._found)
+        slots = _Slots.concatenate(self._found)
         slots = slots[self.failed[slots.stretch] == ANSWERED]
         slots = slots[np.lexsort((slots.future, slots.start_offset, slots.end, slots.start, slots.stretch))]
         mine = self._stretches[slots.stretch]

@@ -13,7 +13,7 @@ from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import ANSWERED, REASONS
 from exporter.domain.polls.table import STATES
 from exporter.history.inventory import config_columns
-from exporter.history.tables import Column, masked, named, spool_table, table_of
+from exporter.history.tables import Column, look_up_names, make_nullable, spool_table, table_of
 
 
 def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Table:
@@ -27,13 +27,13 @@ def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Tabl
         "window_end": windows.end,
         "polls_ok": (~failed).astype(np.int64),
         "observed_seconds": np.where(failed, 0.0, seconds),
-        "records": masked(windows.end_offset - windows.start_offset, failed),
+        "records": make_nullable(windows.end_offset - windows.start_offset, failed),
         "first_advance": windows.first_advance,
         "last_advance": windows.last_advance,
         "resolution_seconds": windows.resolution,
-        "start_offset": masked(windows.start_offset, failed),
-        "end_offset": masked(windows.end_offset, failed),
-        "log_start_offset": masked(cutoffs.earliest[rows], ~cutoffs.known[rows]),
+        "start_offset": make_nullable(windows.start_offset, failed),
+        "end_offset": make_nullable(windows.end_offset, failed),
+        "log_start_offset": make_nullable(cutoffs.earliest[rows], ~cutoffs.known[rows]),
         "max_timestamp": windows.max_timestamp,
         "future_timestamps": windows.future.astype(np.int64),
         "offset_regressions": np.zeros(len(windows), dtype=np.int64),
@@ -48,12 +48,12 @@ def inventory_rows(request: Request, cutoffs: Cutoffs) -> pa.Table:
     columns: dict[str, Column] = {
         **_named(request, batch, np.arange(len(batch))),
         "observed_at": cutoffs.at,
-        "earliest_offset": masked(cutoffs.earliest, ~cutoffs.known),
-        "latest_offset": masked(cutoffs.latest, ~cutoffs.planned),
+        "earliest_offset": make_nullable(cutoffs.earliest, ~cutoffs.known),
+        "latest_offset": make_nullable(cutoffs.latest, ~cutoffs.planned),
         "max_timestamp": np.where(cutoffs.planned, cutoffs.newest, np.nan),
-        "state": named(STATES, cutoffs.state),
+        "state": look_up_names(STATES, cutoffs.state),
         "reason": _reasons(cutoffs.reason),
-        "owner": named([info.owner for info in batch.infos], topic),
+        "owner": look_up_names([info.owner for info in batch.infos], topic),
         "deleted": False,
         **config_columns([info.config for info in batch.infos], topic),
     }
@@ -88,14 +88,14 @@ def _named(request: Request, batch: Batch, rows: Rows) -> dict[str, Column]:
     topic, leader = batch.layout.topic[rows], batch.leader[rows]
     return {
         "cluster": request.cluster,
-        "topic": named(batch.layout.topics, topic),
-        "topic_id": named([info.topic_id for info in batch.infos], topic),
+        "topic": look_up_names(batch.layout.topics, topic),
+        "topic_id": look_up_names([info.topic_id for info in batch.infos], topic),
         "partition": batch.layout.partition[rows],
         "exporter": request.exporter,
         "source": Source.BACKFILL.value,
-        "leader": masked(leader, leader == NO_LEADER),
+        "leader": make_nullable(leader, leader == NO_LEADER),
     }
 
 
 def _reasons(codes: Codes) -> pa.Array:
-    return named(REASONS, codes.astype(np.intp) - 1)
+    return look_up_names(REASONS, codes.astype(np.intp) - 1)

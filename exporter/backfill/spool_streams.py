@@ -34,7 +34,7 @@ class SpoolStreams:
         self._read_new()
         return self._first_polls
 
-    def backfilled(self) -> Collection[Stream]:
+    def list_backfilled(self) -> Collection[Stream]:
         """Return the streams of which a backfill wrote the whole history, and then their rows."""
         self._read_new()
         return self._backfilled

@@ -98,7 +98,7 @@ class TopicPasts:
         bursts = (active[number] <= BURSTS) & (spans < LONG_PAST_SECONDS)
         if bursts.any():
             further = self._search(topics, rows[bursts], np.full(int(bursts.sum()), LONG_PAST_SECONDS))
-            hours = Hours.joined([hours[~np.isin(hours.stream, number[bursts])], further])
+            hours = Hours.concatenate([hours[~np.isin(hours.stream, number[bursts])], further])
             hours = hours[np.argsort(hours.stream, kind="stable")]
         self.searched[topics] = np.bincount(number, minlength=len(topics))
         self.looked_back[topics] = self.failed[topics] == ANSWERED
@@ -244,6 +244,6 @@ def _baselines(hours: Hours, last: Floats) -> tuple[Baselines, Rows]:
     week = np.floor((last - FIRST_MONDAY) / WEEK).astype(np.int64)
     made = [one for each in np.unique(week).tolist() for one in baselines(hours[week[hours.stream] == each], [each])]
     row = np.full(len(last), -1, np.intp)
-    sticks = Baselines.joined(made) if made else Baselines.none()
+    sticks = Baselines.concatenate(made) if made else Baselines.none()
     row[sticks.stream] = np.arange(len(sticks))
     return sticks, row

@@ -35,7 +35,7 @@ _NO_ANSWER = GONE | {Reason.NO_COORDINATOR}
 NEAR_SHARE = 0.1
 """Share of a partition's records, the oldest ones, that retention may delete soon."""
 
-_NO_LAYOUT = Layout.of({})
+_NO_LAYOUT = Layout.build({})
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class GroupWatch:
         """Take the watched topics and the leaders of their partitions."""
         self._snapshot = snapshot
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         """Ignore a failed poll."""
 
     def near_log_start(self, layout: Layout) -> Rows:
@@ -145,7 +145,7 @@ class GroupWatch:
         # Groups that were missed too often are left out.
         retained = {name for name in tally.missed if known.get(name, self._missed_sweeps) < self._missed_sweeps}
         layout = _NO_LAYOUT if snapshot is None else snapshot.table.layout
-        positions = Positions.joined([*tally.positions, self._positions.carry_missed(retained)], layout)
+        positions = Positions.concatenate([*tally.positions, self._positions.carry_missed(retained)], layout)
         time_lags: Mapping[str, int] = {}
         if snapshot is not None:
             self._near_start = positions.rows.layout, _near_start(positions, snapshot.table)
@@ -195,7 +195,7 @@ class GroupWatch:
         silent = {
             name: answer for name, answer in described.items() if isinstance(answer, Reason) and answer in _NO_ANSWER
         }
-        committed = self._source.groups.committed([name for name in described if name not in silent])
+        committed = self._source.groups.read_committed([name for name in described if name not in silent])
         failed = {**silent, **committed.failed}
         tally.failures.update(failed.values())
         tally.missed.update(failed)
@@ -251,7 +251,7 @@ class GroupWatch:
         each, place = np.unique(rows, return_inverse=True)
         if not len(each):
             return Answers.none(0), place
-        return look_up(Membership.led(table.layout.part(each), table.leader[each])), place
+        return look_up(Membership.make_bare(table.layout.part(each), table.leader[each])), place
 
 
 def _laid_out(committed: Committed, layout: Layout) -> tuple[GroupRows, Offsets]:

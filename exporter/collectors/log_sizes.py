@@ -45,7 +45,7 @@ class Inspector:
         """Take the partitions and their brokers."""
         self._metadata = snapshot.metadata
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         """Ignore a failed poll."""
 
     def results(self, metadata: Metadata) -> Inspections:

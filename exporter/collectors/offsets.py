@@ -123,7 +123,7 @@ class _Column(NamedTuple):
     reason: Objects
 
     @classmethod
-    def of(cls, answers: Answers) -> _Column:
+    def select(cls, answers: Answers) -> _Column:
         """Return answers without what is special to a time."""
         offset, timestamp = answers.offset.astype(object), answers.timestamp.astype(object)
         offset[~answers.found], timestamp[np.isnan(answers.timestamp)] = None, None
@@ -164,7 +164,7 @@ class _Lookups:
 
     def _positions(self, spec: Spec) -> _Column:
         if spec in TIERED and self._tier is None:
-            column = _Column.of(Answers.none(len(self._every)))
+            column = _Column.select(Answers.none(len(self._every)))
             column.reason[:] = Gap.NOT_ASKED
             return column
         if spec in TIERED:
@@ -172,7 +172,7 @@ class _Lookups:
         else:
             self._look_up_ends(self._every, latest=spec is Spec.LATEST)
             answers = self._latest if spec is Spec.LATEST else self._earliest
-        column = _Column.of(answers)
+        column = _Column.select(answers)
         column.timestamp[:] = None
         nothing = Gap.NOTHING_TIERED if spec is Spec.LATEST_TIERED else Reason.MISSING_ANSWER
         column.reason[(answers.reason == ANSWERED) & ~answers.found] = nothing
@@ -180,7 +180,7 @@ class _Lookups:
 
     def _records(self, answers: Answers) -> _Column:
         """Return records, with the reason where they have no timestamp or one in the future."""
-        column = _Column.of(answers)
+        column = _Column.select(answers)
         column.reason[answers.found & np.isnan(answers.timestamp)] = State.NO_TIMESTAMP
         column.reason[answers.found & (answers.timestamp > self._future_after)] = State.FUTURE
         return column
@@ -243,7 +243,7 @@ class _Lookups:
 
     def _by_time(self, rows: Rows, times: Floats) -> Answers:
         """Return the first record at or after the time of each partition (Unix seconds)."""
-        return self._source.by_time(self._membership, rows, np.round(times * 1000).astype(np.int64))
+        return self._source.look_up_times(self._membership, rows, np.round(times * 1000).astype(np.int64))
 
 
 _STATES = objects(STATES)

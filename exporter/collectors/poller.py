@@ -149,7 +149,7 @@ class Poller:
 
     def _report_failure(self, sink: SnapshotSink, failure: PollFailure) -> None:
         try:
-            sink.missed(failure)
+            sink.take_failure(failure)
         except Exception:
             log.exception("cluster %s: a sink failed to process a failed poll", self.cluster)
 
@@ -170,7 +170,7 @@ class Poller:
             ends = self._ends(metadata)
             ends.take(before)
             ends.ask(self._source, self._due_until(started))
-        table = ends.table.changed(
+        table = ends.table.replace(
             leader=ends.leader,
             unread=ends.unread,
             earliest_due=ends.due_next(started, self._earliest_interval),
@@ -251,7 +251,7 @@ class Poller:
     def _ends(self, metadata: Metadata) -> LogEnds:
         layout = metadata.membership.layout
         urgent = np.zeros(0, dtype=np.intp) if self._readers is None else self._readers.near_log_start(layout)
-        return LogEnds(metadata, self._topic_ids.of(metadata, self._table.topic_id), self._table, urgent)
+        return LogEnds(metadata, self._topic_ids.number(metadata, self._table.topic_id), self._table, urgent)
 
     def _due_until(self, started: float) -> float:
         """Return the expected monotonic time of the next poll. Look-ups that are due before then are due now."""

@@ -40,7 +40,7 @@ def read_readers(source: RemoteClient) -> TopicRelations:
                     unclear.append(name)
                 for topic in answer.assigned or ():
                     assigned[topic].add(name)
-            offsets = source.groups.committed(
+            offsets = source.groups.read_committed(
                 [name for name, answer in described.items() if not isinstance(answer, Reason)]
             )
             failed.update(offsets.failed.values())

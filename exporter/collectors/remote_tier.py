@@ -47,7 +47,7 @@ class _Results(ColumnSet):
     """When these two offsets were last read (monotonic); -inf where they never were."""
 
     @classmethod
-    def nothing(cls, topic_id: Offsets) -> _Results:
+    def make_unknown(cls, topic_id: Offsets) -> _Results:
         """Return the columns of partitions without any look-up so far."""
         never, unknown = np.full(len(topic_id), -1, dtype=np.int64), np.full(len(topic_id), np.nan)
         copies = never, never.copy(), unknown, unknown.copy(), unknown.copy()
@@ -87,14 +87,14 @@ class TierWatch:
         self._specs = [spec for spec in _COLUMNS if spec in specs]
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
-        self._layout = Layout.of({})
-        self._known = _Results.nothing(np.zeros(0, dtype=np.int64))
+        self._layout = Layout.build({})
+        self._known = _Results.make_unknown(np.zeros(0, dtype=np.int64))
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take the partitions of a poll."""
         self._snapshot = snapshot
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         """Ignore a failed poll."""
 
     def facts(self, table: Table, rows: Rows) -> TierFacts:
@@ -112,7 +112,7 @@ class TierWatch:
         with self._lock:
             before = self._known
             if table.layout is not self._layout or not np.array_equal(table.topic_id, before.topic_id):
-                self._known = _Results.nothing(table.topic_id)
+                self._known = _Results.make_unknown(table.topic_id)
                 here, there = table.layout.moves_from(self._layout)
                 same = before.topic_id[there] == table.topic_id[here]
                 self._known.put(here[same], before[there[same]])
@@ -159,7 +159,7 @@ class TierWatch:
         with self._tiers() as client:
             log_ignored_properties(self._cluster, "the offsets of the remote tier", client.left_out())
             for some in self._batches(rows[longest_ago], enough):
-                part = Membership.led(table.layout, table.led_by).part(some)
+                part = Membership.make_bare(table.layout, table.led_by).part(some)
                 for spec in self._specs:
                     answers = client.tier(spec, part)
                     sweep.count(spec, answers)
@@ -177,7 +177,7 @@ class TierWatch:
             return
         guess = table.newest.copy()
         guess[rows] = np.where(np.isnan(guess[rows]), known.newest, guess[rows])
-        membership = Membership.led(table.layout, table.led_by)
+        membership = Membership.make_bare(table.layout, table.led_by)
         with self._times() as source:
             for some in self._batches(unsure, enough):
                 earliest, latest = table.earliest[some], table.latest[some]
@@ -185,7 +185,7 @@ class TierWatch:
                 searches = NewestSearches(latest, guess=guess[some], now=self._clock.now(), whole=earliest == 0)
                 lookups = 0
                 while len((step := searches.step())[0]) and not enough():
-                    searches.take(step[0], source.by_time(membership, some[step[0]], step[1]))
+                    searches.take(step[0], source.look_up_times(membership, some[step[0]], step[1]))
                     lookups += len(step[0])
                 found = searches.results()
                 sweep.count(BY_TIME, found)

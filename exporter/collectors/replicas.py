@@ -66,7 +66,7 @@ class ReplicaWatch:
             if before:
                 self._take(self._compare(before[-1], snapshot))
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         """Ignore a failed poll."""
 
     def _compare(self, source: Snapshot, target: Snapshot) -> Comparison:

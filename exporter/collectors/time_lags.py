@@ -102,9 +102,9 @@ class TimeLags:
         self._source = source
         self._tolerance = round(tolerance * 1000)
         self._slack = round(FUTURE_SLACK_SECONDS * 1000)
-        self._layout = Layout.of({})
+        self._layout = Layout.build({})
         """The layout of the last poll. All columns of partitions follow its rows."""
-        self._membership = Membership.led(self._layout, np.zeros(0, dtype=np.int32))
+        self._membership = Membership.make_bare(self._layout, np.zeros(0, dtype=np.int32))
         self._latest: Offsets = np.zeros(0, dtype=np.int64)
         """The end of each log when a group was last behind."""
         self._polled: Offsets = np.zeros(0, dtype=np.int64)
@@ -138,7 +138,7 @@ class TimeLags:
         """
         self._sweeps += 1
         self._follow(snapshot.table.layout)
-        self._membership = Membership.led(self._layout, snapshot.table.leader)
+        self._membership = Membership.make_bare(self._layout, snapshot.table.leader)
         self._disproved = np.zeros(len(self._layout), dtype=np.bool_)
         logs = self._logs(positions, snapshot)
         here, there = positions.rows.moves_from(self._before.rows)
@@ -150,7 +150,7 @@ class TimeLags:
         self._take(snapshot.table, snapshot.metadata)
         # Also those of groups that could not be read: when they are, nothing shows any more that the log fell.
         proofs = replace(proofs, lasting=proofs.lasting & ~fallen)
-        self._progress = self._progress.followed(self._before, positions, here, there, now / 1000)
+        self._progress = self._progress.follow(self._before, positions, here, there, now / 1000)
         settled = wanted & proofs.hold(positions, logs)
         settled &= are_still_narrow(proofs.low, proofs.high, now, self._tolerance, self._slack)
         limits = TimeLagLimits(now, self._tolerance, self._slack)
@@ -162,14 +162,14 @@ class TimeLags:
             # What was proved of another offset of the partition may be wrong as well.
             settled &= ~again
             more = self._found(np.flatnonzero(again), positions, logs, limits, enough)
-            found = _Found.joined([found[~again[found.place]], more])
+            found = _Found.concatenate([found[~again[found.place]], more])
         self._remember(positions, logs, found.place)
         behind = (self._before.reason == ANSWERED) & (self._before.lag > 0)
         stalled = np.zeros(len(positions), dtype=np.bool_)
         stalled[here] = behind[there] & (self._before.committed[there] == positions.committed[here])
         self._proofs, outcomes = _concluded(positions, proofs, settled, logs, found)
         trailing = wanted & are_trailing(positions.lag, _quiet_for(logs.row, snapshot.table, now), self._progress.added)
-        positions = positions.changed(trailing=np.where(positions.fresh, trailing, positions.trailing))
+        positions = positions.replace(trailing=np.where(positions.fresh, trailing, positions.trailing))
         self._before = _measured(positions, self._proofs, outcomes, stalled)
         return self._before
 
@@ -183,7 +183,7 @@ class TimeLags:
         ids[here], last_sweep[here] = self._points_of[there], self._last_sweep[there]
         moved = np.full(len(self._layout), -1, dtype=np.intp)
         moved[there] = here
-        self._points, self._points_of, self._last_sweep = self._points.moved(moved), ids, last_sweep
+        self._points, self._points_of, self._last_sweep = self._points.move(moved), ids, last_sweep
         self._layout, self._latest, self._polled = layout, latest, polled
 
     def _logs(self, positions: Positions, snapshot: Snapshot) -> _Logs:
@@ -192,7 +192,7 @@ class TimeLags:
             infos = [metadata.topics[name] for name in table.layout.topics]
             policies = ["" if info.config is None else info.config.cleanup_policy or "" for info in infos]
             self._compacted = metadata, np.array(["compact" in policy for policy in policies], dtype=np.bool_)
-        ids = self._topic_ids.of(metadata, np.concatenate([self._points_of, self._proofs.topic_id]))
+        ids = self._topic_ids.number(metadata, np.concatenate([self._points_of, self._proofs.topic_id]))
         row = positions.rows.partitions_in(table.layout)
         here = np.flatnonzero(row >= 0)
         at, topic = row[here], table.layout.topic[row[here]]
@@ -213,7 +213,7 @@ class TimeLags:
         np.maximum.at(latest, logs.row[wanted], logs.latest[wanted])
         rows = np.unique(logs.row[wanted])
         fallen: Rows = np.union1d(rows[latest[rows] < self._latest[rows]], fell)
-        self._points = self._points[~self._points.of_rows(fallen)]
+        self._points = self._points[~self._points.are_of(fallen)]
         self._latest = np.where(latest > 0, latest, self._latest)
         return fallen
 
@@ -232,7 +232,7 @@ class TimeLags:
         """Add what newest timestamps prove: no record up to the end that the poll saw is newer."""
         rows = np.unique(rows[self._ends[rows] > 0])
         no, zeros = np.zeros(len(rows), dtype=np.bool_), np.zeros(len(rows), dtype=np.int64)
-        self._points, disproved = self._points.added(Points(rows, self._ends[rows], self._newest[rows] + 1, zeros, no))
+        self._points, disproved = self._points.extend(Points(rows, self._ends[rows], self._newest[rows] + 1, zeros, no))
         self._disproved[disproved] = True
 
     def _found(
@@ -249,7 +249,7 @@ class TimeLags:
         first = order[new]
         row = rows[first]
         ends = np.where(self._ends[row] > start[first], self._ends[row], self._latest[row])
-        searches = TimeLagSearches.of(limits, row, start[first], ends, logs.compacted[places[first]])
+        searches = TimeLagSearches.begin(limits, row, start[first], ends, logs.compacted[places[first]])
         self._search(searches, enough)
         searches.give_up(self._never_known[row] & (searches.hidden_to >= 0), reason_code(Reason.HIDDEN))
         found = _Found(searches.row, searches.outcome, searches.low, searches.high, searches.lasting)
@@ -290,9 +290,9 @@ class TimeLags:
         rows = searches.row[pending]
         self._last_sweep[rows] = self._sweeps
         try:
-            answers = self._source.by_time(self._membership, rows, targets)
+            answers = self._source.look_up_times(self._membership, rows, targets)
         except SourceError as error:
-            answers = Answers.failed(len(rows), error.reason)
+            answers = Answers.make_failed(len(rows), error.reason)
         timed = answers.found & ~np.isnan(answers.timestamp)
         failed = np.where(answers.found & ~timed, _NO_TIMESTAMP, answers.reason)
         failed[rows_with(answers.reason, [Reason.UNSUPPORTED_FORMAT])] = _NO_TIMESTAMP
@@ -305,7 +305,7 @@ class TimeLags:
         # A record written after the look-up of the end may be the answer: no earlier record is from that time.
         offsets = np.where(timed, answers.offset, searches.latest[pending])
         new = Points(rows, offsets, targets, milliseconds.astype(np.int64), timed)[proved]
-        self._points, disproved = self._points.added(new)
+        self._points, disproved = self._points.extend(new)
         self._disproved[disproved] = True
         outcome = np.full(len(self._layout), ANSWERED, dtype=np.int8)
         outcome[rows[failed != ANSWERED]] = failed[failed != ANSWERED]
@@ -377,7 +377,7 @@ def _measured(positions: Positions, proofs: _Proofs, unknown: Codes, stalled: Fl
     least, most = np.maximum(0.0, at - proofs.high / 1000), np.maximum(0.0, at - proofs.low / 1000)
     found = proofs.known & positions.unread
     rules = [~positions.fresh, found, unknown == ANSWERED]
-    return positions.changed(
+    return positions.replace(
         seconds=np.select(rules, [positions.seconds, (least + most) / 2, 0.0], np.nan),
         error_bound=np.select(rules, [positions.error_bound, (most - least) / 2, 0.0], np.nan),
         stalled=np.where(positions.fresh, found & stalled, positions.stalled),

@@ -27,7 +27,7 @@ class TopicIds:
                 self._numbers[each] = self._given
         return np.array([0 if each is None else self._numbers[each] for each in ids], dtype=np.int64)
 
-    def of(self, metadata: Metadata, used: NDArray[np.int64]) -> Offsets:
+    def number(self, metadata: Metadata, used: NDArray[np.int64]) -> Offsets:
         """Return the number of the id of each topic, 0 where unknown; ``used`` are the numbers that rows use."""
         if self._last is not None and self._last[0] is metadata:
             return self._last[1]

@@ -115,7 +115,7 @@ def audit_to(
         for problem in problems:
             screen.say(f"Error: {problem}")
         return ExitCode.INTERRUPTED if interrupted else ExitCode.NOT_STARTED
-    audit = _concluded(AuditTopics.joined(found), wanted, clock.now(), problems, interrupted=interrupted)
+    audit = _concluded(AuditTopics.concatenate(found), wanted, clock.now(), problems, interrupted=interrupted)
     text = write_as(audit, wanted.style, verbose=wanted.verbose)
     if wanted.output is None:
         out.write(text)

@@ -18,7 +18,7 @@ from exporter.commands.text_table import align
 from exporter.domain.arrays import Codes, Rows, replace_nan
 from exporter.domain.formatting import duration, list_some, moment, plural, size
 from exporter.domain.judging.audit import LIVENESS, AuditTopics, Liveness, roles_of, verdict_name
-from exporter.domain.judging.audit_wording import explain_topic, summarise, why_unknown
+from exporter.domain.judging.audit_wording import explain_topic, explain_unknown, summarise
 
 _LOOKS: Mapping[str, tuple[str, str]] = {
     Liveness.DIED: ("dead", "silent for longer than its past allows, since less than a week ago"),
@@ -122,7 +122,7 @@ def _records(audit: Audit) -> Iterator[dict[str, Any]]:
             "cluster": topics.cluster[row],
             "topic": topics.topic[row],
             "what": str(liveness),
-            "why_unknown": why_unknown(topics, row) if liveness is Liveness.UNKNOWN else None,
+            "why_unknown": explain_unknown(topics, row) if liveness is Liveness.UNKNOWN else None,
             "roles": roles_of(topics, row),
             "verdict": verdict_name(int(topics.verdict[row])),
             "last_record": last,

@@ -79,7 +79,7 @@ class _Cluster:
                 first_polls=streams.first_polls,
                 progress=self._show,
             )
-            result = run.run(() if again else streams.backfilled())
+            result = run.run(() if again else streams.list_backfilled())
         except SourceError as error:
             self._say_resumable(f"Error: cluster {self._name}: {error}")
             return False

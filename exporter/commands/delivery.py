@@ -14,7 +14,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import list_reports
 from exporter.settings.schema import Settings
 from exporter.storage.files import Location, Stored, parse_location
-from exporter.waiting import waiting
+from exporter.waiting import show_waiting
 
 NO_RECIPIENTS = (
     "delivery.recipients names nobody: write who gets the report, such as `delivery: {recipients: [{url: {file: "
@@ -66,7 +66,7 @@ def deliver(folder: Location, settings: Settings) -> ExitCode:
     recipients = [Recipient(one.url.file, one.to, one.owner) for one in settings.delivery.recipients]
     signal.pthread_sigmask(signal.SIG_BLOCK, sending.ENDING)  # before `waiting` starts a thread that would take them
     try:
-        with waiting(f"sending the report in {folder}"):
+        with show_waiting(f"sending the report in {folder}"):
             before, failed = sending.send(folder, recipients, clock=SystemClock(), say=_print_outcome)
     except DeliveryError as error:
         raise click.ClickException(str(error)) from None

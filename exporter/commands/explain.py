@@ -16,11 +16,11 @@ import click
 
 from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError, exporter_here
 from exporter.commands.explanation import explain, plain
-from exporter.domain.judging.current_facts import describe_expectation, make_record, retired_from
+from exporter.domain.judging.current_facts import compute_retirement, describe_expectation, make_record
 from exporter.domain.overrides import Owners
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.verdicts import Verdict
-from exporter.history.published import ExpectationsError, TopicRow, TopicRows, in_force, read_topic_rows
+from exporter.history.published import ExpectationsError, TopicRow, TopicRows, is_in_force, read_topic_rows
 from exporter.settings.schema import Settings
 from exporter.web.config_file import WebConfigError
 
@@ -165,7 +165,7 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
     if (row := rows.get(subject.partition)) is None:
         partitions = f"{numbers[0]} to {numbers[-1]}" if numbers else "not published"
         raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {partitions}")
-    usable = in_force(published.published.as_of, time.time(), settings.expectations.max_age)
+    usable = is_in_force(published.published.as_of, time.time(), settings.expectations.max_age)
     alarms = published.published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
     verdicts = {number: _published_verdict(one, usable=usable) for number, one in rows.items()}
     judged, more = verdicts[subject.partition], row.further
@@ -176,10 +176,10 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
         as_of=row.expectation.as_of,
         **judged,
         suspect_from=_seconds(more.get("suspect_from")) if usable else None,
-        retired_from=retired_from(judged["last_advance"], judged["expected_by"]),
+        retired_from=compute_retirement(judged["last_advance"], judged["expected_by"]),
         missed_slots=more.get("missed_slots"),
         proved_until=_seconds(more.get("observed_until")),
-        owner=Owners([each.make_owner() for each in settings.owners]).of(cluster, subject.topic),
+        owner=Owners([each.make_owner() for each in settings.owners]).get(cluster, subject.topic),
         expectation=describe_expectation(row.expectation, published.published.published_at, in_force=usable),
         weekly_scores=_weekly_scores(row),
         past_alarms=None if alarms is None else asdict(alarms),

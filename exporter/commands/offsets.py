@@ -26,7 +26,7 @@ from exporter.factory.sources import make_source, make_tier_client
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import check_regex
 from exporter.settings.schema import ClusterSettings, Settings
-from exporter.waiting import waiting
+from exporter.waiting import show_waiting
 
 _RULE = (
     "must be latest, earliest, max-timestamp, earliest-local, latest-tiered, a time from 1970 to 9999 such as "
@@ -110,7 +110,7 @@ def list_to(
         try:
             with ExitStack() as ending:
                 ending.callback(source.close)
-                with waiting(f"reading {cluster.name}"):
+                with show_waiting(f"reading {cluster.name}"):
                     metadata = source.metadata()
                 tier = None
                 if TIERED.intersection(request.times):
@@ -122,7 +122,7 @@ def list_to(
                         print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
                         complete = False
                 future_after = clock.now() + FUTURE_SLACK_SECONDS
-                with waiting(f"looking up offsets of {cluster.name}"):
+                with show_waiting(f"looking up offsets of {cluster.name}"):
                     rows = list_offsets(source, metadata, request.times, future_after=future_after, tier=tier)
         except SourceError as error:
             print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)

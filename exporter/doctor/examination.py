@@ -85,7 +85,7 @@ def _cluster(
         collectors = build_cluster(cluster, settings, clock)
     except ValueError as error:
         return [make_finding("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
-    found = list(_secrets([*cluster.kafka.exposed, *collectors.source.exposed()]))
+    found = list(_secrets([*cluster.kafka.exposed, *collectors.source.list_exposed_secrets()]))
     # A poll ends within its interval, except for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
     [outcome] = call_within(limit, {cluster.name: collectors.poller.poll}).values()

@@ -80,7 +80,7 @@ class ColumnSet:
         return cls(**blank_columns(cls, count, **others))
 
     @classmethod
-    def joined(cls, sets: Sequence[Self]) -> Self:
+    def concatenate(cls, sets: Sequence[Self]) -> Self:
         """Return the rows of all sets, one after another. Raises ValueError where there is no set."""
         return cls(*map(np.concatenate, zip(*(each.columns() for each in sets), strict=True)))
 

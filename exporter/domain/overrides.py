@@ -38,7 +38,7 @@ class Entries(Generic[Entry]):
             else:
                 self._patterns.append((place, re.compile(entry.topics), entry))
 
-    def of(self, cluster: str, topic: str) -> tuple[Entry, ...]:
+    def match(self, cluster: str, topic: str) -> tuple[Entry, ...]:
         """Return all entries that match a topic."""
         matches = list(self._names.get(topic, ()))
         matches += [(place, entry) for place, pattern, entry in self._patterns if pattern.fullmatch(topic)]
@@ -50,7 +50,7 @@ class Overrides:
 
     def __init__(self, overrides: Sequence[TopicOverride] = ()) -> None:
         """Raises re.error where ``topics`` of one is not a regular expression."""
-        self._matching = lru_cache(REMEMBERED)(Entries(overrides).of)
+        self._matching = lru_cache(REMEMBERED)(Entries(overrides).match)
         self._overrides = overrides
 
     def __bool__(self) -> bool:
@@ -61,7 +61,7 @@ class Overrides:
         """Pickle the overrides without the cache of results, which cannot be pickled."""
         return Overrides, (self._overrides,)
 
-    def of(self, cluster: str, topic: str, now: float) -> TopicOverride | None:
+    def get(self, cluster: str, topic: str, now: float) -> TopicOverride | None:
         """Return the override of a topic as of ``now`` (Unix seconds), None where there is none."""
         matching = self._matching(cluster, topic)
         return next((one for one in matching if one.muted_until is None or now < one.muted_until), None)
@@ -76,7 +76,7 @@ class OverrideColumns(ColumnSet):
     retired: Flags
 
     @classmethod
-    def of(cls, overrides: Sequence[TopicOverride]) -> OverrideColumns:
+    def build(cls, overrides: Sequence[TopicOverride]) -> OverrideColumns:
         """Return overrides as columns."""
         limits = [np.nan if one.retired else one.max_silence_seconds for one in overrides]
         return cls(np.array(limits, dtype=np.float64), np.array([one.retired for one in overrides], dtype=np.bool_))
@@ -85,7 +85,7 @@ class OverrideColumns(ColumnSet):
 def are_overridden(topics: Sequence[tuple[str, str]], overrides: Sequence[TopicOverride], as_of: float) -> Flags:
     """Return for each topic (cluster and name) whether an override is in force as of a moment (Unix seconds)."""
     known = Overrides(overrides)
-    return np.array([known.of(cluster, name, as_of) is not None for cluster, name in topics], np.bool_)
+    return np.array([known.get(cluster, name, as_of) is not None for cluster, name in topics], np.bool_)
 
 
 def are_in_outages(
@@ -101,7 +101,7 @@ def are_in_outages(
     known, order = Entries(outages), np.argsort(topic, kind="stable")
     by_topic = np.split(order, np.searchsorted(topic[order], np.arange(1, len(topics))))
     for key, mine in zip(topics, by_topic, strict=True):
-        for outage in known.of(*key):
+        for outage in known.match(*key):
             found[mine] |= (silent[0][mine] < outage.until) & (silent[1][mine] > outage.since)
     return found
 
@@ -118,7 +118,7 @@ class Owners:
         """Pickle the entries alone, for client processes: a cache cannot be pickled."""
         return Owners, ([each for _, each in self._owners],)
 
-    def of(self, cluster: str, topic: str) -> str | None:
+    def get(self, cluster: str, topic: str) -> str | None:
         """Return the owner of a topic, None where there is none."""
         return self._find(cluster, topic)[1]
 

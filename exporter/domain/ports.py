@@ -44,7 +44,7 @@ class Extents(ColumnSet):
 class ByTime(Protocol):
     """Looks up offsets by time."""
 
-    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+    def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         """The first record at or after each time, of ``rows``, which have leaders and may repeat; by their places.
 
         A record found at offset o proves that all records before o are from before that time. **None proves nothing**:
@@ -108,7 +108,7 @@ class SnapshotSink(Protocol):
     def accept(self, snapshot: Snapshot) -> None:
         """Take one good poll."""
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         """Take one failed poll."""
 
 

@@ -158,7 +158,7 @@ def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
         for one in settings.replicas
         if (one.source, one.target, one.policy, pair.policy) == back
     ]
-    return Naming.of(*pair.naming, pair.include, [*pair.exclude, *heartbeats, *came])
+    return Naming.compile(*pair.naming, pair.include, [*pair.exclude, *heartbeats, *came])
 
 
 def make_replica_watches(settings: Settings, clock: Clock, take: Callable[[Comparison], object]) -> list[ReplicaWatch]:

@@ -94,7 +94,7 @@ def connect(settings: Settings, processes: ClientProcesses | None = None) -> dic
     with ExitStack() as opened:
         sources = dict[str, RemoteClient]()
         for cluster in settings.clusters:
-            process = None if processes is None else processes.of(cluster.name)
+            process = None if processes is None else processes.get(cluster.name)
             try:
                 sources[cluster.name] = opened.enter_context(make_poll_source(cluster, settings, process=process))
             except ValueError as error:
@@ -108,12 +108,12 @@ def connect(settings: Settings, processes: ClientProcesses | None = None) -> dic
 def _started(source: RemoteClient, cluster: ClusterSettings) -> RemoteClient:
     """Return a remote source after its client has started. Raises ValueError where the configuration cannot be used."""
     try:
-        source.exposed()
+        source.list_exposed_secrets()
     except SourceError:
         pass  # its process ended: the next poll starts a new one
     except ValueError as error:
         source.close()
-        raise ValueError(cluster.kafka.located(str(error))) from None
+        raise ValueError(cluster.kafka.add_origins(str(error))) from None
     return source
 
 
@@ -124,7 +124,7 @@ def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) 
         "exclude": cluster.topics.exclude,
         "internal": cluster.topics.internal,
         "budget": budget,
-        "owner_of": partial(owners_of(settings).of, cluster.name),
+        "owner_of": partial(owners_of(settings).get, cluster.name),
     }
 
 

@@ -16,7 +16,7 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig
 from exporter.domain.polls.readings import REASONS, State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
-from exporter.history.tables import Column, masked, named, spool_table
+from exporter.history.tables import Column, look_up_names, make_nullable, spool_table
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
@@ -108,7 +108,7 @@ class InventoryRows:
         gone = self._rows(np.flatnonzero(absent & ~undescribed), snapshot.taken_at, deleted=True)
         wanted = layout
         if undescribed.any():
-            wanted, _ = layout.joined(np.arange(len(layout)), self._layout, np.flatnonzero(undescribed))
+            wanted, _ = layout.join(np.arange(len(layout)), self._layout, np.flatnonzero(undescribed))
         here, there = wanted.moves_from(self._layout)
         before, self._last_rows = self._last_rows, _LastRows.blank(len(wanted), leader=NO_LEADER)
         self._last_rows.put(here, before[there])
@@ -127,19 +127,19 @@ class InventoryRows:
         facts = [self._facts[self._layout.topics[number]] for number in used.tolist()]
         columns: dict[str, Column] = {
             "cluster": self._cluster,
-            "topic": named(self._layout.topics, self._layout.topic[rows]),
-            "topic_id": named([one.topic_id for one in facts], which),
+            "topic": look_up_names(self._layout.topics, self._layout.topic[rows]),
+            "topic_id": look_up_names([one.topic_id for one in facts], which),
             "partition": self._layout.partition[rows],
             "exporter": self._exporter,
             "source": Source.POLL.value,
             "observed_at": at,
-            "leader": masked(last.leader[rows], last.leader[rows] == NO_LEADER),
-            "earliest_offset": masked(last.earliest[rows], unread),
-            "latest_offset": masked(last.latest[rows], unread),
+            "leader": make_nullable(last.leader[rows], last.leader[rows] == NO_LEADER),
+            "earliest_offset": make_nullable(last.earliest[rows], unread),
+            "latest_offset": make_nullable(last.latest[rows], unread),
             "max_timestamp": last.newest[rows],
-            "state": named(STATES, last.state[rows]),
-            "reason": named(REASONS, last.reason[rows].astype(np.intp) - 1),
-            "owner": named([one.owner for one in facts], which),
+            "state": look_up_names(STATES, last.state[rows]),
+            "reason": look_up_names(REASONS, last.reason[rows].astype(np.intp) - 1),
+            "owner": look_up_names([one.owner for one in facts], which),
             "deleted": deleted,
             **config_columns([one.config for one in facts], which),
         }
@@ -151,8 +151,8 @@ def config_columns(configs: Sequence[TopicConfig | None], topic: Rows) -> dict[s
     known = [config or _NO_CONFIG for config in configs]
     tiered, unknown = np.array([[one.remote_storage, one is _NO_CONFIG] for one in known], np.bool_).reshape(-1, 2).T
     return {
-        "timestamp_type": named([one.timestamp_type for one in known], topic),
-        "cleanup_policy": named([one.cleanup_policy for one in known], topic),
+        "timestamp_type": look_up_names([one.timestamp_type for one in known], topic),
+        "cleanup_policy": look_up_names([one.cleanup_policy for one in known], topic),
         "retention_seconds": np.array([one.retention_seconds for one in known], dtype=np.float64)[topic],
-        "remote_storage": masked(tiered[topic], unknown[topic]),
+        "remote_storage": make_nullable(tiered[topic], unknown[topic]),
     }

@@ -59,7 +59,7 @@ class Published:
     """By stream; empty where nothing was calibrated."""
 
 
-def in_force(as_of: float, now: float, max_age: float) -> bool:
+def is_in_force(as_of: float, now: float, max_age: float) -> bool:
     """Return whether expectations as of ``as_of`` are used: not too old, and not from a clock that ran ahead."""
     return -AHEAD_SECONDS <= now - as_of <= max_age
 

@@ -61,8 +61,8 @@ def table_of(rows: pa.Table) -> ExpectationTable:
         profile,
         rates,
         Coded.keep_each([each and Schedule(**each) for each in found["schedule"].to_pylist()]),
-        rests=Coded.of(each or None for each in rests),
-        falling=Coded.of(each and _falling(each) for each in found["falling"].to_pylist()),
+        rests=Coded.encode(each or None for each in rests),
+        falling=Coded.encode(each and _falling(each) for each in found["falling"].to_pylist()),
         end_offset=found["end_offset"].fill_null(0).to_numpy(),
         ended=found["end_offset"].is_valid().to_numpy(zero_copy_only=False),
     )

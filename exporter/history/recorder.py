@@ -24,7 +24,7 @@ from exporter.history.cluster_states import HistoryProgress, LastState
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
 from exporter.history.spool import HistoryError, Loss, Spool
-from exporter.history.tables import Column, named, spool_table, table_of
+from exporter.history.tables import Column, look_up_names, spool_table, table_of
 from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFiles
 from exporter.history.windows import OpenWindow
 
@@ -94,7 +94,7 @@ class History:
             if not self._ended:
                 self._fold(snapshot)
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         """Count a failed poll in the coverage of the interval."""
         with self._lock:
             if not self._ended:
@@ -193,8 +193,8 @@ class History:
         names, topic, last = table.layout.topics, table.layout.topic[rows], table.last_advance[rows]
         columns: dict[str, Column] = {
             "cluster": self._cluster,
-            "topic": named(names, topic),
-            "topic_id": named([topics[name].topic_id for name in names], topic),
+            "topic": look_up_names(names, topic),
+            "topic_id": look_up_names([topics[name].topic_id for name in names], topic),
             "partition": table.layout.partition[rows],
             "window_start": last,
             "window_end": last,
@@ -231,7 +231,7 @@ class History:
 
     def _keep_state(self, written: float) -> None:
         if self._last is not None:
-            self._state = ClusterState.of(self._last)
+            self._state = ClusterState.build(self._last)
         if self._state is not None:
             self._unwritten.replace_state(self._state, HistoryProgress(self._latest_start, written))
 

@@ -119,7 +119,7 @@ class Relations:
         return {
             found.topics[row]: (*counts[:, row].tolist(), json.dumps([group for group, _ in named]))
             for row in np.flatnonzero(found.known).tolist()
-            for named in [found.named(row)[:NAMED_READERS]]
+            for named in [found.list_groups(row)[:NAMED_READERS]]
         }
 
     def _sizes(self) -> dict[str, int]:

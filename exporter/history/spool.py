@@ -152,7 +152,7 @@ class Spool:
         State files that nobody has written since go too.
         """
         old = [file for file in list_finished_files(self.folder) if file.written < older_than]
-        ingested = self.ingested() if old else None
+        ingested = self.read_ledger() if old else None
         expired = [file for file in old if file.name in (ingested or ())]
         for file in [*expired, *state_files(self.folder.parent, older_than)]:
             storage.delete(file.path)
@@ -175,7 +175,7 @@ class Spool:
                 break
             total -= sum(file.size for file in files)
             surplus += files
-        ingested = self.ingested() if surplus else None
+        ingested = self.read_ledger() if surplus else None
         not_ingested = [file.path for file in surplus if ingested is not None and file.name not in ingested]
         lost: Counter[str] = Counter()
         for path in not_ingested:
@@ -204,7 +204,7 @@ class Spool:
             )
         return lost
 
-    def ingested(self) -> frozenset[str] | None:
+    def read_ledger(self) -> frozenset[str] | None:
         """Return the files in Spark's ledger, as ``<table>/<name>``; None where it cannot be read."""
         try:
             with open_regular_file(self._ledger) as file:

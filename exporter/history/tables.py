@@ -68,14 +68,14 @@ def name_of(table: pa.Table) -> str:
     return str(table.schema.metadata[_TABLE.encode()].decode())
 
 
-def named(names: Sequence[str | None], number: NDArray[np.integer]) -> pa.Array:
+def look_up_names(names: Sequence[str | None], number: NDArray[np.integer]) -> pa.Array:
     """Return a text for each row, by its number; a negative number is null."""
     # Members of enums are texts too.
     texts = pa.array([None if text is None else str(text) for text in names], pa.string())
     return texts.take(pa.array(number, pa.int64(), mask=number < 0))
 
 
-def masked(values: NDArray[Any], unknown: Flags) -> pa.Array:
+def make_nullable(values: NDArray[Any], unknown: Flags) -> pa.Array:
     """Return a value for each row, null where it is unknown."""
     return pa.array(values, mask=unknown)
 

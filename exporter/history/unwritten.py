@@ -19,7 +19,7 @@ from exporter.domain.polls.cluster_state import ClusterState
 from exporter.history.cluster_states import HistoryProgress
 from exporter.history.spool import Loss, Spool
 from exporter.history.tables import TABLES, name_of
-from exporter.storage.storage_thread import no_answer
+from exporter.storage.storage_thread import hang_error
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Unwritten:
             if self._writing is None or self._writing.done():
                 self._writing = self._spool.thread.begin(partial(self._write, at))
             elif self._spool.thread.hangs:
-                raise no_answer()
+                raise hang_error()
         except OSError as error:
             self._failed(error, "See whether the storage there answers, and the limit of threads.")
         self._keep_bound()

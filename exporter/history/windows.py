@@ -15,7 +15,7 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, REASONS, State
 from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
-from exporter.history.tables import Column, masked, named, spool_table
+from exporter.history.tables import Column, look_up_names, make_nullable, spool_table
 
 _FUTURE = STATE_CODES[State.FUTURE]
 _PARTITION_BITS = 32
@@ -45,7 +45,7 @@ class _Folded(ColumnSet):
     future_timestamps: NDArray[np.int32]
     offset_regressions: NDArray[np.int32]
 
-    def changed(self) -> Rows:
+    def find_changed(self) -> Rows:
         """Return the streams with an advance, a fall or a failure."""
         return np.flatnonzero(self.read | (self.failures > 0))
 
@@ -108,7 +108,7 @@ class _Streams:
         """[n]: the number of each stream's partition."""
         return self._keys & ((1 << _PARTITION_BITS) - 1)
 
-    def of(self, layout: Layout, topic_ids: Sequence[str | None]) -> Rows:
+    def number(self, layout: Layout, topic_ids: Sequence[str | None]) -> Rows:
         """Return the stream of each row, including new ones; ``topic_ids`` are by topic of the layout."""
         lives = zip(layout.topics, topic_ids, strict=True)
         numbers = [self.topics.setdefault(life, len(self.topics)) for life in lives]
@@ -146,7 +146,7 @@ class OpenWindow:
 
     def __len__(self) -> int:
         """Return the number of streams with anything to write."""
-        return len(self._folded.changed())
+        return len(self._folded.find_changed())
 
     def fold(self, snapshot: Snapshot, moved: Floats) -> None:
         """Fold in one good poll.
@@ -169,9 +169,9 @@ class OpenWindow:
 
     def _number(self, snapshot: Snapshot) -> None:
         layout, topics = snapshot.table.layout, snapshot.metadata.topics
-        self._stream = self._streams.of(layout, [topics[name].topic_id for name in layout.topics])
+        self._stream = self._streams.number(layout, [topics[name].topic_id for name in layout.topics])
         new = len(self._streams) - len(self._folded)
-        self._folded = _Folded.joined([self._folded, _Folded.blank(new, leader=NO_LEADER)])
+        self._folded = _Folded.concatenate([self._folded, _Folded.blank(new, leader=NO_LEADER)])
         self._metadata, self._layout = snapshot.metadata, layout
 
     def rows(self, cluster: str, exporter: str, end: float) -> pa.Table:
@@ -180,7 +180,7 @@ class OpenWindow:
         They end at ``end``, sorted by topic, partition and topic id, after rows for a clock that was set.
         """
         folded = self._folded
-        streams = folded.changed()
+        streams = folded.find_changed()
         topic, partition = self._streams.topic[streams], self._streams.partition[streams]
         names, ids = zip(*self._streams.topics, strict=True) if self._streams.topics else ((), ())
         of_name, of_id = _places(names)[topic], _places([one or "" for one in ids])[topic]
@@ -193,8 +193,8 @@ class OpenWindow:
         unread = ~folded.read[streams]
         columns: dict[str, Column] = {
             "cluster": cluster,
-            "topic": named(names, topic),
-            "topic_id": named(ids, topic),
+            "topic": look_up_names(names, topic),
+            "topic_id": look_up_names(ids, topic),
             "partition": partition,
             "window_start": self.start,
             "window_end": end,
@@ -208,14 +208,14 @@ class OpenWindow:
             "last_advance": folded.last_advance[streams],
             "max_inner_gap_seconds": folded.max_inner_gap[streams],
             "resolution_seconds": folded.resolution[streams],
-            "start_offset": masked(folded.start_offset[streams], unread),
-            "end_offset": masked(folded.end_offset[streams], unread),
-            "log_start_offset": masked(folded.log_start_offset[streams], unread),
-            "leader": masked(folded.leader[streams], folded.leader[streams] == NO_LEADER),
+            "start_offset": make_nullable(folded.start_offset[streams], unread),
+            "end_offset": make_nullable(folded.end_offset[streams], unread),
+            "log_start_offset": make_nullable(folded.log_start_offset[streams], unread),
+            "leader": make_nullable(folded.leader[streams], folded.leader[streams] == NO_LEADER),
             "max_timestamp": folded.max_timestamp[streams],
             "future_timestamps": folded.future_timestamps[streams],
             "offset_regressions": folded.offset_regressions[streams],
-            "reason": named(REASONS, folded.reason[streams].astype(np.intp) - 1),
+            "reason": look_up_names(REASONS, folded.reason[streams].astype(np.intp) - 1),
         }
         return pa.concat_tables([*self.by_new_clock, spool_table(Window, len(streams), columns)])
 

@@ -114,7 +114,7 @@ class Client:
     @property
     def exposed(self) -> tuple[str, ...]:
         """One line for each secret file that every user of this host may read."""
-        return tuple(self._credentials.exposed())
+        return tuple(self._credentials.list_exposed())
 
     @property
     def admin(self) -> AdminClient:
@@ -219,7 +219,7 @@ class Client:
 
     def _renew(self) -> None:
         """Connect again where a secret file changed; where that fails, keep the connection."""
-        if names := self._credentials.changed():
+        if names := self._credentials.list_changed():
             before, changed = (self._credentials, self._admin), ", ".join(names)
             try:
                 self._credentials = before[0].reload()
@@ -329,7 +329,7 @@ class Client:
             step += ", and that security.protocol fits the listener"
         return f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {text}; next step: {step}"
 
-    def unexplained(self, request: str, answer: BaseException | str) -> None:
+    def log_unexplained(self, request: str, answer: BaseException | str) -> None:
         """Log an answer to ``request`` that has no Reason, such as an unknown error code; not at every poll."""
         cause = answer.args[0] if isinstance(answer, KafkaException) else answer
         what = f"error {cause.code()} ({cause.str()})" if isinstance(cause, KafkaError) else str(cause)

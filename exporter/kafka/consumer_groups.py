@@ -151,7 +151,7 @@ class GroupReader:
 
         return self._each(DESCRIBE, names, start, _description)
 
-    def committed(self, names: Iterable[str]) -> Committed:
+    def read_committed(self, names: Iterable[str]) -> Committed:
         """Return the committed offsets of groups; no offset is a good answer.
 
         Deleted topics and topics without the right to DESCRIBE are not included. Raises SourceError when no client can
@@ -162,7 +162,7 @@ class GroupReader:
             groups, timeout = [ConsumerGroupTopicPartitions(name)], self._client.request_timeout
             return self._client.admin.list_consumer_group_offsets(groups, request_timeout=timeout)[name]
 
-        return Committed.of(self._each(OFFSETS, names, start, _committed))
+        return Committed.build(self._each(OFFSETS, names, start, _committed))
 
     def _each(
         self, kind: str, names: Iterable[str], start: Callable[[str], Future[Any]], read: Callable[[Any], _T | None]
@@ -203,7 +203,7 @@ class GroupReader:
 
     def _reason(self, kind: str, error: BaseException) -> Reason:
         if (reason := reason_of(error)) is Reason.OTHER:
-            self._client.unexplained(f"consumer groups, request {kind}", error)
+            self._client.log_unexplained(f"consumer groups, request {kind}", error)
         return reason
 
 

@@ -76,7 +76,7 @@ class Credentials:
             self.properties = {**_AWS_IAM, **self.properties}
             self.make_token = TokenMaker(aws_iam, self.secrets)
 
-    def changed(self) -> list[str]:
+    def list_changed(self) -> list[str]:
         """Return the properties whose file has changed since it was read, sorted."""
         now = self._read_files()
         return sorted(name for name, seen in self._seen.items() if now[name] != seen)
@@ -85,7 +85,7 @@ class Credentials:
         """Return them with the present files. Raises ValueError as the constructor does."""
         return Credentials(self._given, self._aws_iam)
 
-    def exposed(self) -> Iterator[str]:
+    def list_exposed(self) -> Iterator[str]:
         """Yield one line for each secret that is too short to be hidden, and each file that every user may read."""
         for name in sorted(self._short):
             yield (

@@ -40,7 +40,7 @@ class Lookups:
         self.unreachable: set[int] = set()
         """Leaders that gave no answer since this set was last emptied."""
 
-    def by_row(self, targets: int | Offsets, membership: Membership, rows: Rows | None = None) -> Answers:
+    def look_up(self, targets: int | Offsets, membership: Membership, rows: Rows | None = None) -> Answers:
         """Answer one spec, or a time in milliseconds for each of ``rows`` [n], which have leaders, by their places.
 
         Without ``rows`` all are meant. Raises no Kafka error.
@@ -76,10 +76,10 @@ class Lookups:
             found = [results.get(one) for one in partitions]
             answers = answers_of(found)
         except (KafkaException, TimeoutError) as error:
-            failed, answers = error, Answers.failed(len(partitions), reason_of(error))
+            failed, answers = error, Answers.make_failed(len(partitions), reason_of(error))
         for place in np.flatnonzero(answers.reason == reason_code(Reason.OTHER)).tolist():
             what = f"broker {leader}, asked for {spec_name(partitions[place].offset)} offsets"
-            self.client.unexplained(what, failed or _unknown_answer(found[place]))
+            self.client.log_unexplained(what, failed or _unknown_answer(found[place]))
         return answers
 
 

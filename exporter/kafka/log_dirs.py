@@ -34,12 +34,12 @@ class LogDirsClient(KafkaPythonClient):
         try:
             answer: Any = self._send(request(topics=topics), broker)
         except self._kafka.errors.KafkaError as error:
-            return LogSizes.failed(len(wanted), self._reason(error))
+            return LogSizes.make_failed(len(wanted), self._reason(error))
         if answer.error_code:  # from 3.2 on
-            return LogSizes.failed(len(wanted), reason_of_code(answer.error_code))
+            return LogSizes.make_failed(len(wanted), reason_of_code(answer.error_code))
         if not answer.results:
             # Every broker has a log directory. One without a right for us shows none, and before 3.2 says no more.
-            return LogSizes.failed(len(wanted), Reason.UNAUTHORIZED)
+            return LogSizes.make_failed(len(wanted), Reason.UNAUTHORIZED)
         found = AnsweredPartitions(wanted)
         logs: list[Any] = []
         for topic in (topic for folder in answer.results for topic in folder.topics):

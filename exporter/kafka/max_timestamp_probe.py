@@ -78,7 +78,7 @@ class MaxTimestampProbe:
     ) -> Flags:
         """Check these answers of one broker; return which are wrong, or not proved."""
         after = np.where(np.isnan(answers.timestamp), 0, np.round(answers.timestamp * 1000) + 1).astype(np.int64)
-        both = self._lookups.by_row(np.concatenate([after, np.zeros_like(after)]), membership, np.tile(rows, 2))
+        both = self._lookups.look_up(np.concatenate([after, np.zeros_like(after)]), membership, np.tile(rows, 2))
         later, first = both[: len(rows)], both[len(rows) :]
         failed = (later.reason != ANSWERED) | (first.reason != ANSWERED)
         older = ~failed & later.found & (later.offset < extents.latest)

@@ -220,7 +220,7 @@ class MetadataReader:
                 ids[name] = self._ids.get(name)
                 failed[name] = reason
                 if reason is Reason.OTHER:
-                    self._client.unexplained("asked to describe topics", answer)
+                    self._client.log_unexplained("asked to describe topics", answer)
         return ids, internal, failed
 
     def _describe(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, _Described | Exception]]:
@@ -238,7 +238,7 @@ class MetadataReader:
             for name, future in running.items():
                 answer: _Described | Exception
                 try:
-                    answer = _Described.of(future.result(timeout=0))
+                    answer = _Described.parse(future.result(timeout=0))
                 except Exception as error:  # noqa: BLE001 - one topic costs only itself
                     answer = error
                 silent = answer if isinstance(answer, Exception) and _worth_asking_again(answer) else silent
@@ -255,7 +255,7 @@ class _Described(NamedTuple):
     internal: bool
 
     @classmethod
-    def of(cls, topic: TopicDescription) -> _Described:
+    def parse(cls, topic: TopicDescription) -> _Described:
         topic_id = str(topic.topic_id)
         return cls(None if topic_id == _NO_ID else topic_id, topic.is_internal)
 

@@ -43,5 +43,5 @@ def look_up_newest(
 def search_newest(source: ByTime, membership: Membership, rows: Rows, searches: NewestSearches) -> Answers:
     """Return the results of searches, which are those of ``rows``, by look-ups by time alone."""
     while len((step := searches.step())[0]):
-        searches.take(step[0], source.by_time(membership, rows[step[0]], step[1]))
+        searches.take(step[0], source.look_up_times(membership, rows[step[0]], step[1]))
     return searches.results()

@@ -132,7 +132,7 @@ class OffsetsForTimes:
         part = membership.part(rows[membership.leader[rows] != NO_LEADER])
         # Logs move in between: then an answer lies between those before and after it.
         before, answers, after = (
-            look_up(spec, part) for look_up in (self._lookups.by_row, self.ask, self._lookups.by_row)
+            look_up(spec, part) for look_up in (self._lookups.look_up, self.ask, self._lookups.look_up)
         )
         outside = (answers.offset < before.offset) | (answers.offset > after.offset)
         wrong = np.flatnonzero(before.found & answers.found & after.found & outside)

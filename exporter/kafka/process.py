@@ -310,7 +310,7 @@ class ClientProcesses:
         self._processes: dict[str, ClientProcess] = {}
         self._lock = threading.Lock()
 
-    def of(self, cluster: str) -> ClientProcess:
+    def get(self, cluster: str) -> ClientProcess:
         """Return the process of a cluster."""
         with self._lock:
             if cluster not in self._processes:

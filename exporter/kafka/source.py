@@ -88,7 +88,7 @@ class KafkaSource:
         self._metadata = Metadata({}, {})
         self._refreshes = 0
 
-    def exposed(self) -> tuple[str, ...]:
+    def list_exposed_secrets(self) -> tuple[str, ...]:
         """One line for each secret file that every user of this host may read."""
         return self.client.exposed
 
@@ -166,7 +166,7 @@ class KafkaSource:
         """Ask for the id of the cluster that answers now; None where no broker tells one in time."""
         return self.client.cluster_id()
 
-    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+    def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         """The first record (in offset order) whose timestamp is at or after each time (KIP-79).
 
         ``milliseconds`` [n] are Unix times for ``rows`` [n], which have leaders and may repeat; answers are by their
@@ -184,7 +184,7 @@ class KafkaSource:
             early = np.flatnonzero(
                 (np.round(answers.timestamp * 1000) < milliseconds) & (answers.timestamp < END_OF_TIME)
             )
-        answers.put(early, Answers.failed(len(early), Reason.OTHER))
+        answers.put(early, Answers.make_failed(len(early), Reason.OTHER))
         return answers
 
     def lookups(self) -> Mapping[str, int]:
@@ -204,7 +204,7 @@ class KafkaSource:
 
     def _confirmed(self, membership: Membership, rows: Rows, extents: Extents, newest: Answers) -> Answers:
         """The newest records of rows, after answers that may be those of deleted ones; else ``Reason.HIDDEN``."""
-        found = self.by_time(membership, rows, np.round(newest.timestamp * 1000).astype(np.int64))
+        found = self.look_up_times(membership, rows, np.round(newest.timestamp * 1000).astype(np.int64))
         gone = (newest.offset < extents.earliest) | ~found.found | (found.timestamp != newest.timestamp)
         again = np.flatnonzero(gone & (found.reason == ANSWERED))
         nothing, removed = np.full(len(again), np.nan), np.zeros(len(again), dtype=np.bool_)
@@ -217,11 +217,11 @@ class KafkaSource:
         if not len(rows):
             return Answers.none(0)
         self.client.know_leaders()
-        answers = lookups.by_row(targets, membership, rows)
+        answers = lookups.look_up(targets, membership, rows)
         moved = np.flatnonzero(rows_with(answers.reason, [Reason.NOT_LEADER]))
         if len(moved) and self.client.know_leaders(anew=True):
             again = targets if isinstance(targets, int) else targets[moved]
-            answers.put(moved, lookups.by_row(again, membership, rows[moved]))
+            answers.put(moved, lookups.look_up(again, membership, rows[moved]))
         return answers
 
     def _may_be_tiered(self, topic: str) -> bool:

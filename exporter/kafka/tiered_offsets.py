@@ -48,7 +48,7 @@ class TierClient(KafkaPythonClient):
             if isinstance(got, Reason):
                 if got in BROKER_FAILED:
                     self._failed[spec, leader] = got
-                got = Answers.failed(len(led), got)
+                got = Answers.make_failed(len(led), got)
             answers.put(led, got)
         return answers
 
@@ -72,7 +72,7 @@ class TierClient(KafkaPythonClient):
         for topic in answer.topics:
             found.add(topic.name, [one.partition_index for one in topic.partitions])
             offsets.extend(topic.partitions)
-        answers = Answers.failed(len(wanted), Reason.MISSING_ANSWER)
+        answers = Answers.make_failed(len(wanted), Reason.MISSING_ANSWER)
         for row, one in zip(found.rows().tolist(), offsets, strict=True):
             if row >= 0:
                 answers.reason[row] = reason_code(reason_of_code(one.error_code)) if one.error_code else ANSWERED

@@ -13,7 +13,7 @@ from exporter.domain.groups.positions import GROUP_STATES, GroupRows, Positions
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import ROLE_CODES, GroupRole, GroupSweep, roles_of
 from exporter.domain.polls.readings import ANSWERED
-from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, known_of
+from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, mask_nan
 
 _READERS = {
     "kafka_topic_consumergroups": GroupRole.ASSIGNED,
@@ -45,7 +45,7 @@ class GroupSeries:
     def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
         """Take a sweep; the series of deleted groups end. ``topics`` are all watched topics."""
         positions = sweep.positions
-        rows, starts = positions.rows.by_topic()
+        rows, starts = positions.rows.group_by_topic()
         lags, largest = _time_lags(positions), _largest(positions, starts)
         shown = dict(
             self._of_topics.update(rows, _sums(positions, starts) | {_LARGEST: _still(largest)}, {_LARGEST: largest})
@@ -126,7 +126,7 @@ def _sums(positions: Positions, starts: Rows) -> dict[str, Column]:
             _reduced(np.add, positions.lag, starts),
             _reduced(np.logical_and, known, starts),
         ),
-        "kafka_consumergroup_lag_seconds_max_error_bound": known_of(
+        "kafka_consumergroup_lag_seconds_max_error_bound": mask_nan(
             _reduced(np.fmax, np.where(positions.trailing, np.nan, positions.error_bound), starts)
         ),
     }

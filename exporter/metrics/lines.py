@@ -41,7 +41,7 @@ class Block:
         """Whether the compressed form exists."""
         return self._deflated is not None
 
-    def at(self, now: float) -> Block:  # noqa: ARG002 - of the same form as Ages
+    def render(self, now: float) -> Block:  # noqa: ARG002 - of the same form as Ages
         """Return the text as of ``now``, which is always the same."""
         return self
 
@@ -53,7 +53,7 @@ class Block:
         return self._deflated
 
 
-def gzipped(blocks: Iterable[Block]) -> list[bytes]:
+def compress_blocks(blocks: Iterable[Block]) -> list[bytes]:
     """Return the blocks as one gzip stream, in pieces.
 
     A single member: many clients, httpx among them, stop reading after the first member.
@@ -100,7 +100,7 @@ def number(value: float) -> str:
     return repr(value)
 
 
-def known_of(values: Floats) -> Column:
+def mask_nan(values: Floats) -> Column:
     """Return a column of numbers, known where they are not NaN."""
     return values, ~np.isnan(values)
 
@@ -170,7 +170,7 @@ class Ages:
             rows = labels[self.known].tolist()
             self.template = "".join([f"{name}{label.replace('%', '%%')}}} %.3f\n" for label in rows]).encode()
 
-    def at(self, now: float) -> Block:
+    def render(self, now: float) -> Block:
         """Return the ages as of ``now``; the age of a time in the future is 0."""
         ages = np.maximum(self._growing.at_least, now - self._growing.since)
         return Block(self.template % tuple(ages[self.known].tolist()))

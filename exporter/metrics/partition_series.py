@@ -13,7 +13,7 @@ from exporter.domain.polls.readings import ANSWERED, State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.catalogue import PARTITION_METRICS
-from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, known_of
+from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, mask_nan
 
 _UNREMARKABLE = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING)]
 
@@ -113,9 +113,9 @@ def _leader_is_preferred(snapshot: Snapshot, _: Assessment) -> Column:
 _COLUMNS: Mapping[str, Callable[[Snapshot, Assessment], Column]] = {
     "current_offset": lambda snapshot, _: (snapshot.table.latest, snapshot.table.read),
     "oldest_offset": lambda snapshot, _: (snapshot.table.earliest, snapshot.table.read),
-    "last_record_timestamp": lambda snapshot, _: known_of(_newest(snapshot)),
-    "last_advance_timestamp": lambda _, assessment: known_of(assessment.of_partitions.last_advance),
-    "expected_by": lambda _, assessment: known_of(assessment.of_partitions.expected_by),
+    "last_record_timestamp": lambda snapshot, _: mask_nan(_newest(snapshot)),
+    "last_advance_timestamp": lambda _, assessment: mask_nan(assessment.of_partitions.last_advance),
+    "expected_by": lambda _, assessment: mask_nan(assessment.of_partitions.expected_by),
     "leader": _leader,
     "replicas": _replicas,
     "in_sync_replica": _in_sync,

@@ -16,7 +16,7 @@ from exporter.domain.replicas.comparison import (
     ReplicaTable,
     decode_not_compared,
 )
-from exporter.metrics.lines import Column, Rendered, escape, known_of
+from exporter.metrics.lines import Column, Rendered, escape, mask_nan
 
 _REASONS = len(NotCompared) + 1
 
@@ -35,7 +35,7 @@ def _state_tail(code: int) -> str:
 
 
 _COLUMNS: Mapping[str, Callable[[ReplicaTable], Column]] = {
-    "kafka_replica_lag_seconds": lambda table: known_of(table.lag_seconds),
+    "kafka_replica_lag_seconds": lambda table: mask_nan(table.lag_seconds),
     "kafka_replica_lag_records": lambda table: table.lag_records,
     "kafka_replica_state": _state,
 }
@@ -102,7 +102,7 @@ class Replicas:
             if self._rendered.get(pair) is rendered:
                 self._pairs = {**self._pairs, pair: series}
 
-    def shown(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
+    def get_series(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
         """Return the series of each pair; nothing is known of replicas while one of the two clusters is not read."""
         shown = {}
         for (source, target), series in self._pairs.items():

@@ -79,7 +79,7 @@ class SelfMetrics:
         else:
             gauge.clear()
 
-    def calibrated(self, thresholds: Mapping[str, float], rates: Mapping[tuple[str, str], float]) -> None:
+    def show_thresholds(self, thresholds: Mapping[str, float], rates: Mapping[tuple[str, str], float]) -> None:
         """Show thresholds by stream, and rates of false alarms by (stream, kind)."""
         for stream, score in thresholds.items():
             self.set("threshold", score, stream=stream)
@@ -87,7 +87,7 @@ class SelfMetrics:
         for (stream, kind), rate in rates.items():
             self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
 
-    def polled(self, snapshot: Snapshot) -> None:
+    def take_poll(self, snapshot: Snapshot) -> None:
         """Take note of a poll that gave readings."""
         cluster = snapshot.cluster
         table = snapshot.table
@@ -113,7 +113,7 @@ class SelfMetrics:
         for spec, count in snapshot.lookups.items():
             self.add("lookups_total", count, kafka_cluster=cluster, spec=spec)
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         """Take note of a poll that gave nothing."""
         self.set("cluster_up", 0, kafka_cluster=failure.cluster)
         self._ended(failure.cluster, failure.reason, failure.duration_seconds)
@@ -163,7 +163,7 @@ class SelfMetrics:
                 labels = {"source_cluster": source, "target_cluster": target, "state": state, "reason": reason or ""}
                 self.set("replica_partitions", count, **labels)
 
-    def compared(self, comparison: Comparison) -> None:
+    def show_comparison(self, comparison: Comparison) -> None:
         """Show how many source topics a comparison of replicas found in the target cluster."""
         matching = comparison.matching
         topics = {

@@ -14,7 +14,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import VERDICTS
-from exporter.metrics.lines import Column, Growing, Rendered, Samples, column_of, escape, known_of
+from exporter.metrics.lines import Column, Growing, Rendered, Samples, column_of, escape, mask_nan
 from exporter.metrics.partition_series import PartitionSeries
 
 _STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
@@ -60,12 +60,12 @@ class TopicSeries:
         verdicts = assessment.verdicts[:, _VERDICT_ORDER].ravel()
         return {
             "kafka_topic_partitions": (np.diff(snapshot.table.layout.first), everywhere),
-            "kafka_topic_last_advance_timestamp_seconds": known_of(judged.last_advance),
+            "kafka_topic_last_advance_timestamp_seconds": mask_nan(judged.last_advance),
             _BY_VERDICT: (verdicts, verdicts > 0),
             _VERDICT: (judged.verdict, everywhere),
-            "kafka_topic_expected_by_timestamp_seconds": known_of(judged.expected_by),
-            "kafka_topic_silence_score": known_of(judged.score),
-            "kafka_topic_records_total": (self._records.counted(snapshot), everywhere),
+            "kafka_topic_expected_by_timestamp_seconds": mask_nan(judged.expected_by),
+            "kafka_topic_silence_score": mask_nan(judged.score),
+            "kafka_topic_records_total": (self._records.add(snapshot), everywhere),
             **self._settings.columns,
             "kafka_topic_disk_size_bytes": _disk_sizes(snapshot),
         }
@@ -78,7 +78,7 @@ class _Records:
         self._ids: Mapping[str, str | None] = {}
         self._totals: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
-    def counted(self, snapshot: Snapshot) -> NDArray[np.int64]:
+    def add(self, snapshot: Snapshot) -> NDArray[np.int64]:
         """Add the records of a poll and return the totals; a topic created again starts a new counter."""
         layout, metadata = snapshot.table.layout, snapshot.metadata
         if self._layout is None or layout != self._layout:
@@ -124,7 +124,7 @@ class _Settings:
 
 def _seconds(configs: Iterable[TopicConfig | None], name: str) -> Column:
     values = (None if config is None else getattr(config, name) for config in configs)
-    return known_of(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
+    return mask_nan(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
 
 
 def _described(info: TopicInfo) -> str:

@@ -44,7 +44,7 @@ class Scheduler:
         )
         self._scheduler.add_listener(self._say_late, EVENT_JOB_MAX_INSTANCES)
 
-    def every(self, seconds: float, name: str, job: Callable[[], bool | None]) -> None:
+    def add_job(self, seconds: float, name: str, job: Callable[[], bool | None]) -> None:
         """Run ``job`` now and every ``seconds``. A job that returns False had nothing to do yet and runs again soon.
 
         An error of the job is logged; the job runs again.

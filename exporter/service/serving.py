@@ -157,7 +157,7 @@ class Service:
         for cluster in self._clusters:
             self._schedule(cluster)
         often = min([UPKEEP_SECONDS, *(cluster.interval for cluster in self._clusters)])
-        self._scheduler.every(often, "upkeep of the history", self._upkeep.run)
+        self._scheduler.add_job(often, "upkeep of the history", self._upkeep.run)
         self._scheduler.start()
         names = ", ".join(cluster.name for cluster in self._clusters)
         log.info("serving %s://%s/metrics; polling %s", self._web.scheme, self._web.address, names)
@@ -205,7 +205,7 @@ class Service:
             cluster,
             self._settings,
             self._clock,
-            process=self._processes.of(cluster.name),
+            process=self._processes.get(cluster.name),
             source=source,
             state=None if last is None else last.state,
             before=first,
@@ -227,7 +227,7 @@ class Service:
 
     def _schedule(self, cluster: RunningCluster) -> None:
         """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
-        self._scheduler.every(cluster.interval, f"poll of {cluster.name}", partial(self._poll, cluster))
+        self._scheduler.add_job(cluster.interval, f"poll of {cluster.name}", partial(self._poll, cluster))
         collectors, monitor = cluster.collectors, self.monitor
         inspector, groups = collectors.inspector, collectors.groups
         self._collect("tiers", self._settings.tiered.interval, cluster, collectors.tier.sweep, monitor.take_round)
@@ -253,7 +253,7 @@ class Service:
             take(collect(lambda: self._stopping))
             return True
 
-        self._scheduler.every(interval, f"{name} of {cluster.name}", run)
+        self._scheduler.add_job(interval, f"{name} of {cluster.name}", run)
 
     def _poll(self, cluster: RunningCluster) -> None:
         cluster.polling = True
@@ -264,7 +264,7 @@ class Service:
         self._record_poll(cluster)
 
     def _record_poll(self, cluster: RunningCluster) -> None:
-        self.monitor.upkeep.take_client_memory(cluster.name, self._processes.of(cluster.name).memory)
+        self.monitor.upkeep.take_client_memory(cluster.name, self._processes.get(cluster.name).memory)
         if cluster.history is not None:
             counts = cluster.history.counts
             self.monitor.upkeep.take_history(cluster.name, cluster.counted, counts)

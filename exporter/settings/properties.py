@@ -38,14 +38,14 @@ class KafkaProperties(dict[str, str | Path]):
         """A line for each secret that the configuration itself tells every user of this host."""
 
     @classmethod
-    def of(cls, written: Mapping[str, object]) -> KafkaProperties:
+    def parse(cls, written: Mapping[str, object]) -> KafkaProperties:
         """Return the properties as written. Call ``broken_rules`` first."""
         return cls({name: _file(value) or str(value) for name, value in written.items()})
 
     def __repr__(self) -> str:
         return f"KafkaProperties({self.mask()!r})"
 
-    def located(self, refusal: str) -> str:
+    def add_origins(self, refusal: str) -> str:
         """Return an error message with the origins of the properties that it names."""
         named = [name for name in self if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", refusal)]
         places = dict.fromkeys(self.places[name] for name in named or [""] if name in self.places)

@@ -30,7 +30,7 @@ BROKEN_RULES = "broken_rules"
 _LISTEN = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.%]+\]):(?P<port>\d{1,5})", re.ASCII)
 
 
-def at_least(minimum: str, parse: Callable[[object], float] = parse_duration) -> AfterValidator:
+def require_at_least(minimum: str, parse: Callable[[object], float] = parse_duration) -> AfterValidator:
     """Return the rule that a value is at least ``minimum``, spelled as in the configuration."""
     least = parse(minimum)
 
@@ -42,7 +42,7 @@ def at_least(minimum: str, parse: Callable[[object], float] = parse_duration) ->
     return AfterValidator(check)
 
 
-def at_most(maximum: str) -> AfterValidator:
+def require_at_most(maximum: str) -> AfterValidator:
     """Return the rule that a duration is at most ``maximum``, spelled as in the configuration."""
     most = parse_duration(maximum)
 
@@ -202,7 +202,7 @@ def parse_kafka(value: object) -> KafkaProperties:
     if isinstance(value, dict):
         if rules := tuple(broken_rules(value)):
             raise PydanticCustomError(BROKEN_RULES, "breaks rules", {"rules": rules})
-        return KafkaProperties.of(value)
+        return KafkaProperties.parse(value)
     raise PydanticCustomError("dict_type", "must be a mapping of librdkafka properties")
 
 

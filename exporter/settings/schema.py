@@ -25,8 +25,6 @@ from exporter.settings.rules import (
     Bytes,
     Seconds,
     Section,
-    at_least,
-    at_most,
     check_listen,
     check_name,
     check_not_empty,
@@ -40,6 +38,8 @@ from exporter.settings.rules import (
     parse_file,
     parse_folder,
     parse_kafka,
+    require_at_least,
+    require_at_most,
 )
 from exporter.settings.topics import CalendarSettings, OutageSettings, OverrideSettings, OwnerSettings
 from exporter.storage.files import Location
@@ -91,10 +91,10 @@ class TopicFilter(Section):
 class PollSettings(Section):
     """How often clusters are polled. Durations in seconds."""
 
-    interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 30.0
+    interval: Annotated[Seconds, require_at_least("5s"), require_at_most("1d")] = 30.0
     """5s to 1d. The requests of a poll share this time, and each kind gets a second at least: with a slow network
     a poll takes longer, and polls are fewer. Where history is written it must not exceed `history.window`."""
-    request_timeout: Annotated[Seconds, at_least("1s"), at_most("1h")] = 10.0
+    request_timeout: Annotated[Seconds, require_at_least("1s"), require_at_most("1h")] = 10.0
     """1s to 1h. Without an answer in time a partition is unreadable in this poll."""
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
     """1 to 1000. One interval after so many, the series of a cluster are withdrawn."""
@@ -103,7 +103,7 @@ class PollSettings(Section):
 class TieredSettings(Section):
     """How often partitions with remote storage are looked up, besides the polls. Seconds."""
 
-    interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
+    interval: Annotated[Seconds, require_at_least("5s"), require_at_most("1d")] = 300.0
     """5s to 1d. How often they are looked up."""
 
 
@@ -112,7 +112,7 @@ class InspectionSettings(Section):
 
     log_sizes: bool = False
     """Bytes on the brokers' disks; needs Describe on the cluster."""
-    interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
+    interval: Annotated[Seconds, require_at_least("5s"), require_at_most("1d")] = 300.0
     """5s to 1d. How often brokers are asked."""
 
 
@@ -128,11 +128,11 @@ class GroupSettings(Section):
     """Regular expressions that match whole names."""
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
     """Regular expressions that match whole names; they win over `include`."""
-    interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 60.0
+    interval: Annotated[Seconds, require_at_least("5s"), require_at_most("1d")] = 60.0
     """5s to 1d. Also the time limit of one sweep."""
     time_lag: bool = True
     """Lag in seconds as well."""
-    tolerance: Annotated[Seconds, at_least("0s")] = 5.0
+    tolerance: Annotated[Seconds, require_at_least("0s")] = 5.0
     """0s to 36500d. The largest uncertainty of a time lag: this, or 5 % of the lag where that is more."""
 
 
@@ -162,9 +162,9 @@ class ReplicaSettings(Section):
     """Regular expressions that match whole names of source topics."""
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
     """Regular expressions that match whole names of source topics; they win over `include`."""
-    behind_after: Annotated[Seconds, at_least("0s")] = 60.0
+    behind_after: Annotated[Seconds, require_at_least("0s")] = 60.0
     """0s to 36500d. A replica is behind when its newest record is older than that of its source by more than this."""
-    stopped_after: Annotated[Seconds, at_least("1s")] = 300.0
+    stopped_after: Annotated[Seconds, require_at_least("1s")] = 300.0
     """1s to 36500d. How long a replica may be silent with something to copy."""
     trailing_markers: Annotated[int, Field(ge=0, le=1_000)] = 1
     """0 to 1000. Offsets at the end of a source partition that may be transaction markers."""
@@ -230,21 +230,21 @@ class HistorySettings(Section):
     """A folder of this host, or in object storage: `s3://BUCKET/FOLDER`."""
     window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
     """1s to 1h. The length of a history interval. Must divide an hour evenly."""
-    max_bytes: Annotated[Bytes, at_least("1MiB", parse_size)] = 10 * 2**30
+    max_bytes: Annotated[Bytes, require_at_least("1MiB", parse_size)] = 10 * 2**30
     """1MiB to 1048576TiB. Past that the oldest files are deleted and counted."""
 
 
 class ExpectationSettings(Section):
     """The maximum age of published expectations, in seconds; the exporter ignores older ones."""
 
-    max_age: Annotated[Seconds, at_least("1m")] = 8 * 86400.0
+    max_age: Annotated[Seconds, require_at_least("1m")] = 8 * 86400.0
     """1m to 36500d. Older ones are not used: no topic is judged, except by an override or its age."""
 
 
 class BackfillSettings(Section):
     """How far back ``backfill`` goes, and the length of its slots. Seconds."""
 
-    horizon: Annotated[Seconds, at_least("1h"), at_most("3650d")] = 56 * 86400.0
+    horizon: Annotated[Seconds, require_at_least("1h"), require_at_most("3650d")] = 56 * 86400.0
     """1h to 3650d. How much history it writes, before the newest record of each partition."""
     slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
     """1m to 1h. Must divide an hour evenly. Shorter slots need more look-ups."""
@@ -266,7 +266,7 @@ class RollupSettings(Section):
     """0.01 to 1000. The false alarms that you accept: thresholds are fitted to them."""
     false_alarms_a_week: Annotated[float | None, Field(ge=0.01, le=1000.0)] = None
     """0.01 to 1000. The same in the whole fleet, whatever its size; in place of `false_alarms_per_1000_topic_weeks`."""
-    retention: Annotated[Seconds, at_least("52w")] = KEPT_DAYS * 86400.0
+    retention: Annotated[Seconds, require_at_least("52w")] = KEPT_DAYS * 86400.0
     """52w to 36500d. For how long days, verdicts and other results are kept: [Tables](history.md)."""
 
     @model_validator(mode="after")

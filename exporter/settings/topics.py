@@ -14,12 +14,12 @@ from exporter.settings.calendars import check_calendar, days_of
 from exporter.settings.rules import (
     Seconds,
     Section,
-    at_least,
     check_owner,
     check_portable,
     check_regex,
     check_time_zone,
     parse_moment,
+    require_at_least,
 )
 
 
@@ -33,7 +33,7 @@ class OverrideSettings(Section):
     """A regular expression that matches whole names."""
     cluster: str | None = None
     """Only topics of this cluster; without it of all."""
-    max_silence: Annotated[Seconds, at_least("1m")] | None = None
+    max_silence: Annotated[Seconds, require_at_least("1m")] | None = None
     """At least 1m. Dead past that, suspect past three quarters of it."""
     muted_until: Annotated[datetime, BeforeValidator(parse_moment)] | None = None
     """Not judged until then; in UTC where it names no zone."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from exporter.domain.ports import Clock
 from exporter.metrics.family import Metric
-from exporter.metrics.lines import Block, Samples, gzipped
+from exporter.metrics.lines import Block, Samples, compress_blocks
 
 RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes, unless a poll has ended since."""
@@ -42,7 +42,7 @@ class Exposition:
                 gathered = self._gather()
                 self._keep(at, [*add_headers(gathered), Block(self._self_metrics())])
             if zipped not in self._pieces:
-                pieces = gzipped(self._blocks) if zipped else [block.text for block in self._blocks]
+                pieces = compress_blocks(self._blocks) if zipped else [block.text for block in self._blocks]
                 self._pieces[zipped] = tuple(_joined(pieces))
             return self._pieces[zipped]
 
@@ -69,7 +69,7 @@ def families(
                 block
                 for name in sorted(shown)
                 for part in shown[name].get(metric.name, ())
-                if (block := part.at(times[name] if times else 0.0)).text
+                if (block := part.render(times[name] if times else 0.0)).text
             ],
         )
         for metric in metrics

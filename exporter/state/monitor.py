@@ -17,7 +17,7 @@ from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import Clock
 from exporter.domain.replicas.comparison import Comparison
-from exporter.history.published import Published, in_force
+from exporter.history.published import Published, is_in_force
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS, REPLICA_METRICS
@@ -94,7 +94,7 @@ class Monitor:
         assessment = cluster.detector.assess(
             snapshot,
             now,
-            (lambda topic: overrides.of(snapshot.cluster, topic, snapshot.taken_at)) if overrides else None,
+            (lambda topic: overrides.get(snapshot.cluster, topic, snapshot.taken_at)) if overrides else None,
             in_force=self._in_force(now),
         )
         # The time first: a scrape in between must not withdraw what follows.
@@ -104,7 +104,7 @@ class Monitor:
         cluster.series.update(snapshot, assessment)
         self._exposition.forget()
         cluster.snapshot, cluster.assessment, cluster.failure = snapshot, assessment, None
-        self._self_metrics.polled(snapshot)
+        self._self_metrics.take_poll(snapshot)
         self._self_metrics.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
         for subject, problem in (
             ("poll", ""),
@@ -120,11 +120,11 @@ class Monitor:
             cluster.log_problem(subject, problem)
         self._log_idle_owners()
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         """Take a failed poll."""
         cluster = self._clusters[failure.cluster]
         cluster.failure = failure
-        self._self_metrics.missed(failure)
+        self._self_metrics.take_failure(failure)
         cluster.log_problem("poll", f"poll failed: {failure.reason}: {failure.detail}")
 
     def take_expectations(self, published: Published | None, problem: str | None) -> None:
@@ -148,7 +148,7 @@ class Monitor:
                 )
         self._self_metrics.set("expectations_timestamp_seconds", published.as_of)
         self._self_metrics.set("rollup_last_success_timestamp_seconds", published.published_at)
-        self._self_metrics.calibrated(published.thresholds, published.false_alarms)
+        self._self_metrics.show_thresholds(published.thresholds, published.false_alarms)
 
     def take_round(self, ended: Round) -> None:
         """Take cost and failures of a round of requests: log sizes, or partitions with remote storage."""
@@ -180,7 +180,7 @@ class Monitor:
         source, target = self._clusters[comparison.source], self._clusters[comparison.target]
         comparison = mark_dead_sources(comparison, source.assessment)
         self._replicas.take(comparison)
-        self._self_metrics.compared(comparison)
+        self._self_metrics.show_comparison(comparison)
         target.log_problem(f"replicas of {comparison.source}", "; ".join(comparison.faults))
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
@@ -222,7 +222,7 @@ class Monitor:
     def cluster_facts(self) -> Sequence[ClusterFacts]:
         """Return what is known of each cluster whose last good poll is recent enough to be shown."""
         at, published = self._clock.monotonic(), self._published
-        replicas, found = self._replicas.shown(self._readable), []
+        replicas, found = self._replicas.get_series(self._readable), []
         for name, cluster in self._clusters.items():
             snapshot, assessment = cluster.snapshot, cluster.assessment
             if snapshot is None or assessment is None or not cluster.fresh(at):
@@ -239,7 +239,7 @@ class Monitor:
                     assessment,
                     cluster.sweep if cluster.swept_lately(at) else None,
                     now,
-                    partial(self._settings.overrides.of, name, now=now),
+                    partial(self._settings.overrides.get, name, now=now),
                     None if published is None else published.published_at,
                     self._in_force(now),
                     {} if published is None else published.past_alarms,
@@ -263,7 +263,7 @@ class Monitor:
         self._self_metrics.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
         seen = {name: cluster.snapshot for name, cluster in clusters.items()}
         times = {name: now if snapshot is None else snapshot.now(at) for name, snapshot in seen.items()}
-        replicas = self._replicas.shown(polled.__contains__)
+        replicas = self._replicas.get_series(polled.__contains__)
         self._self_metrics.set_replica_states({pair: series.states for pair, series in replicas.items()})
         return [
             *families(PARTITION_METRICS + TOPIC_METRICS, polled, times),
@@ -292,6 +292,6 @@ class Monitor:
         self._idle_owners = idle
 
     def _in_force(self, now: float) -> bool:
-        return self._published is not None and in_force(
+        return self._published is not None and is_in_force(
             self._published.as_of, now, self._settings.expectations_max_age_seconds
         )

@@ -62,7 +62,7 @@ class StorageThread:
             if future.done():
                 raise
             future.cancel()
-            raise no_answer() from None
+            raise hang_error() from None
 
     def _run(self) -> None:
         while True:
@@ -81,6 +81,6 @@ class StorageThread:
             del future, call
 
 
-def no_answer() -> OSError:
+def hang_error() -> OSError:
     """Return the error of storage that hangs."""
     return OSError(errno.ETIMEDOUT, "the storage does not answer")

@@ -76,12 +76,12 @@ def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], by
             except HTTPException as error:
                 if error.status_code != 400:
                     raise
-                body = missing(source.status(), "This cannot be asked", f"{error.detail}.", root)
+                body = render_missing(source.status(), "This cannot be asked", f"{error.detail}.", root)
                 return HTMLResponse(body, 400, headers=_OF_PAGES)
             if found is not None:
                 return HTMLResponse(found, headers=_OF_PAGES)
             text = "It is not in view now: deleted, left out by the settings, or of a cluster that is not read."
-            body = await run_in_worker(lambda: missing(source.status(), "No such topic", text, root))
+            body = await run_in_worker(lambda: render_missing(source.status(), "No such topic", text, root))
             return HTMLResponse(body, 404, headers=_OF_PAGES)
 
         return serve
@@ -111,7 +111,9 @@ def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], by
         heading, text = "No such file", "The last report has no file of this name."
         if name == _REPORT_PAGE:
             heading, text = "No report yet", _NO_REPORT
-        body = await run_in_worker(lambda: missing(source.status(), heading, text, "../" * (1 + name.count("/"))))
+        body = await run_in_worker(
+            lambda: render_missing(source.status(), heading, text, "../" * (1 + name.count("/")))
+        )
         return HTMLResponse(body, 404, headers=_OF_PAGES)
 
     return [
@@ -210,7 +212,7 @@ def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str
     )
 
 
-def missing(status: Status, heading: str, text: str, root: str = "") -> str:
+def render_missing(status: Status, heading: str, text: str, root: str = "") -> str:
     """Return the page for something that does not exist."""
     return _render("missing.html", status, root=root, heading=heading, text=text)
 

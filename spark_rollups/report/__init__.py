@@ -12,7 +12,7 @@ from datetime import UTC, datetime, tzinfo
 
 from exporter.domain.links import Links
 from exporter.storage.files import Location
-from spark_rollups.publish import judged_nothing_at, latest
+from spark_rollups.publish import latest, read_empty_as_of
 from spark_rollups.report.build import build_report
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
 from spark_rollups.report.model import NO_LINKS
@@ -67,7 +67,7 @@ def write_report(
         tables,
         requested_as_of=as_of,
         not_after=latest(datetime.now(UTC)),
-        judged_nothing_at=judged_nothing_at(history / "published"),
+        judged_nothing_at=read_empty_as_of(history / "published"),
     )
     if facts is None:
         raise NoVerdictsError(

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, tzinfo
 import numpy as np
 
 from exporter.domain.arrays import Floats
-from exporter.domain.judging.readers_and_copies import are_over, why_keep
+from exporter.domain.judging.readers_and_copies import are_over, explain_keep
 from exporter.domain.links import Links
 from exporter.domain.polls.readings import State
 from exporter.domain.replicas.comparison import ReplicaState
@@ -316,7 +316,7 @@ def add_advice(topics: Sequence[Entry]) -> tuple[Entry, ...]:
         longest=_seconds(finding.largest_silence_seconds for finding in findings),
         mirrored=np.array([bool(one.mirrored_to) for one in about], dtype=np.bool_) | np.array(copies, dtype=np.bool_),
     )
-    why = why_keep(
+    why = explain_keep(
         [one.topic for one in topics],
         [one.cleanup_policy for one in about],
         _seconds(math.inf if one.for_ever else one.retention_seconds for one in about),

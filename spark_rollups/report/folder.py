@@ -12,12 +12,12 @@ from typing import Any
 from exporter.domain.formatting import iso
 from exporter.storage.files import Location, delete, files_in, make_folder, put
 from spark_rollups.report.model import REPORT_VERSION, Report
-from spark_rollups.report.render import to_html, to_markdown
+from spark_rollups.report.render import render_html, render_markdown
 
 _OF_OWNERS = ("of_owner", "owner", "page")
 
 
-def to_json(report: Report) -> str:
+def render_json(report: Report) -> str:
     """Return the report as JSON: every entry, times as ISO 8601 with ``Z``, unknown as null."""
     whole = {name: getattr(report, name) for name in _names_of(Report) if name not in _OF_OWNERS}
     owners = [{name: getattr(part, name) for name in ("owner", "summary", "counts", "page")} for part in report.owners]
@@ -64,10 +64,10 @@ def write_files(report: Report, folder: Location) -> None:
 
 
 def _files(report: Report) -> Iterator[tuple[str, str]]:
-    yield JSON, to_json(report)
+    yield JSON, render_json(report)
     for part in report.owners:
         if part.page is not None:
-            yield f"{part.page}.html", to_html(part)
-            yield f"{part.page}.md", to_markdown(part)
-    yield MARKDOWN, to_markdown(report)
-    yield HTML, to_html(report)
+            yield f"{part.page}.html", render_html(part)
+            yield f"{part.page}.md", render_markdown(part)
+    yield MARKDOWN, render_markdown(report)
+    yield HTML, render_html(report)

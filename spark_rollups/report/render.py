@@ -38,7 +38,7 @@ _ABOVE = ("unreadable", "revived", "abandoned")
 """Sections that have their own places."""
 
 
-def to_html(report: Report) -> str:
+def render_html(report: Report) -> str:
     """Return one self-contained page: no request, light and dark, fit to print; it can do without its script."""
     environment = _environment()
     script = environment.get_template("liveness.js").render()
@@ -46,7 +46,7 @@ def to_html(report: Report) -> str:
     return environment.get_template("liveness.html.j2").render(_context(report), script_hash=hashed)
 
 
-def to_markdown(report: Report) -> str:
+def render_markdown(report: Report) -> str:
     """Return a short form for mail and chat, in GitHub-flavoured Markdown; every text of the tables is escaped."""
     return _markdown_environment().get_template("liveness.md.j2").render(_context(report))
 

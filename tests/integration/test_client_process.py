@@ -68,7 +68,7 @@ class Client:
     def accept(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         self.failures.append(failure)
 
     def poll(self) -> int:
@@ -126,7 +126,7 @@ def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
     pid = client.send(signal.SIGSTOP)
     layout = Layout(["t"], [1_000_000], np.arange(1_000_000, dtype=np.int32))
     with pytest.raises(SourceError, match="gave no answer within 1 s") as missed:
-        client.source.ends(Membership.led(layout, np.zeros(1_000_000, dtype=np.int32)))
+        client.source.ends(Membership.make_bare(layout, np.zeros(1_000_000, dtype=np.int32)))
     assert missed.value.reason is Reason.CLIENT_FAILED
     assert client.restarts == [Restart.HUNG]
     assert not Path(f"/proc/{pid}").exists()

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 
 from exporter.clock import SystemClock
 from exporter.commands.explanation import explain
-from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
+from exporter.domain.groups.readers import explain_unknown, find_readers, groups_in
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.judging.current_facts import describe_verdict, make_record
 from exporter.domain.judging.stream_facts import StreamFacts
@@ -42,7 +42,7 @@ def lines_of(sweep: GroupSweep, topic: str) -> list[str]:
         **describe_verdict(StreamFacts(as_of=0.0, topic=topic, verdict=Verdict.LEARNING)),
         groups=[one._asdict() for one in groups_in(sweep, topic)],
         all_groups_known=bool(find_readers(sweep, [topic]).known[0]),
-        groups_unknown=why_unknown(sweep, topic),
+        groups_unknown=explain_unknown(sweep, topic),
         other_groups=sorted(sweep.others or ()),
     )
     return [line for line in explain(record, "", 0.0) if line.startswith(labels)]
@@ -77,15 +77,15 @@ def test_a_group_that_left_a_topic_does_not_read_it(workbench: Workbench, protoc
     with sweeping(workbench.bootstrap, f"{group}-.*", group) as swept:
         commit(workbench.bootstrap, group, {TopicPartition(topic, 0): 1 for topic in (left, read)})
         sweep = swept.sweep()
-        assert {topic: dict(find_readers(sweep, [topic]).named(0)) for topic in (left, read)} == {
+        assert {topic: dict(find_readers(sweep, [topic]).list_groups(0)) for topic in (left, read)} == {
             left: {group: GONE},
             read: {group: GONE},
         }
         with subscribed(workbench.bootstrap, group, read, protocol) as consumer:
             workbench.until(lambda: polls_its_topic(consumer))
             sweep = swept.sweep()
-            assert dict(find_readers(sweep, [left]).named(0)) == {group: LEFT}
-            assert dict(find_readers(sweep, [read]).named(0)) == {group: ASSIGNED}
+            assert dict(find_readers(sweep, [left]).list_groups(0)) == {group: LEFT}
+            assert dict(find_readers(sweep, [read]).list_groups(0)) == {group: ASSIGNED}
             topics = f'kafka_consumergroup_assigned{{kafka_cluster="test",consumergroup="{group}",topic='
             assert {f'{topics}"{left}"}} 0', f'{topics}"{read}"}} 1'} <= set(swept.shown().splitlines())
             assert f"left by       1 group with members elsewhere: {group} (1 member, lag 3)" in lines_of(sweep, left)

@@ -41,7 +41,7 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(brokers: Mapping[st
         kafka.create(TOPIC, 3)
         kafka.write([(TOPIC, number, DAY_AGO) for number in (0, 1) for _ in range(50)], value=b"x" * 700)
         with closing(LogDirsClient({"bootstrap.servers": broker.bootstrap}, request_timeout=30)) as client:
-            found = client.log_sizes(Layout.of({TOPIC: [0, 1, 2, 9]}), 1)
+            found = client.log_sizes(Layout.build({TOPIC: [0, 1, 2, 9]}), 1)
         assert found.log.known.tolist() == [True, True, True, False], version
         sizes = [on_disk(broker, TOPIC, number) for number in range(3)]
         assert found.log.value.tolist()[:3] == sizes and min(sizes) == 0 < max(sizes), version

@@ -60,7 +60,7 @@ def test_connections_that_a_firewall_forgot_cost_one_retry(
             assert readings_of(snapshot)[key].reason is None
             listed = source.groups.list_groups()
             assert (set(listed.names), len(listed.unlisted)) == ({"readers"}, 0)
-            assert source.groups.committed(["readers"]).failed == {}
+            assert source.groups.read_committed(["readers"]).failed == {}
             time.sleep(pause)
             listed = source.groups.list_groups()
             assert (set(listed.names), len(listed.unlisted)) == ({"readers"}, 0)

@@ -44,7 +44,7 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         None,
         now - 39 * HOUR,
         None,
-        Layout.of({topic: [2]}),
+        Layout.build({topic: [2]}),
         [None],
         {name: np.zeros(1) for name in STATE_COLUMNS}
         | {"state": np.zeros(1, np.int8), "latest": np.array([2]), "last_good_poll": np.array([now - 39 * HOUR])}

@@ -91,9 +91,9 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert [(one.took_part, one.topics) for one in known] == [(8, frozenset())]
     drops = restrict_drops(known, map(tuple, low_before(tables, known).collect()))
     rests = Rests(drops=drops, today=(TODAY - FIRST_DAY).days)
-    days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.of("prod", "orders.03")]
+    days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.get("prod", "orders.03")]
     assert days == [HOLIDAY]
-    assert rests.of("prod", "orders.08") == ()
+    assert rests.get("prod", "orders.08") == ()
     assert drops_before(tables, HOLIDAY) == []
     topics = tables.read("daily").select("cluster", "topic").distinct()
     low_on = {row.topic: row.low_on for row in add_rests(topics, low_before(tables, known)).collect()}

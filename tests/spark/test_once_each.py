@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_rollups.frames import arrow_schema
-from spark_rollups.ingest import once_each
+from spark_rollups.ingest import keep_one_of_each
 from spark_rollups.spool_files import SPOOL_TABLES, SpoolTable
 from spark_rollups.tables import SCHEMAS
 
@@ -38,7 +38,7 @@ def test_of_rows_with_one_key_one_is_kept_and_none_that_is_there(spark: SparkSes
         frame = spark.createDataFrame(pa.Table.from_pylist(rows, kinds), table.schema)
         stored = None if there is None else spark.createDataFrame(there, SCHEMAS[table.name])
         dated = frame.withColumn("date", F.to_date(table.dated_by))
-        return once_each(dated, stored, table, few=True).select(SCHEMAS[table.name].names).toArrow()
+        return keep_one_of_each(dated, stored, table, few=True).select(SCHEMAS[table.name].names).toArrow()
 
     found = kept(made, None)
     keys = [tuple(row[name] for name in table.key) for row in made]

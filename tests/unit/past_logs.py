@@ -107,7 +107,7 @@ class Logs:
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: True}
 
-    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+    def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         self.lookup_count += len(rows)
         return answered(membership, rows, milliseconds, lambda key, at: self.logs[key].at_or_after(at))
 

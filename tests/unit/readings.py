@@ -128,7 +128,7 @@ class Collected:
     def accept(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)
 
-    def missed(self, failure: PollFailure) -> None:
+    def take_failure(self, failure: PollFailure) -> None:
         self.failures.append(failure)
 
 
@@ -143,7 +143,7 @@ class Replica(NamedTuple):
 def replica_table(readings: Mapping[Replica, ReplicaReading]) -> ReplicaTable:
     """Readings of replicas as the table of a comparison."""
     targets = {replica.source_topic: replica.target_topic for replica in sorted(readings)}
-    layout = Layout.of(
+    layout = Layout.build(
         {topic: [each.partition for each in readings if each.source_topic == topic] for topic in targets}
     )
     in_order = [readings[Replica(key.topic, targets[key.topic], key.partition)] for key in layout]
@@ -164,6 +164,6 @@ def replica_readings(table: ReplicaTable) -> dict[Replica, ReplicaReading]:
     """The rows of a comparison as objects."""
     targets = dict(zip(table.layout.topics, table.targets, strict=True))
     return {
-        Replica(topic, targets[topic], partition): table.reading(row)
+        Replica(topic, targets[topic], partition): table.get_row(row)
         for row, (topic, partition) in enumerate(table.layout)
     }

@@ -50,7 +50,7 @@ class OneRow:
     """The table of one partition, poll by poll."""
 
     def __init__(self) -> None:
-        self.table = Table.empty(Layout.of({"orders": [0]}))
+        self.table = Table.empty(Layout.build({"orders": [0]}))
         self._ids: dict[str | None, int] = {None: 0}
 
     def observe(
@@ -114,7 +114,7 @@ CASES = [
 def test_every_answer_has_a_state() -> None:
     """Each row of what a broker can answer maps to one state, or to unreadable with its reason; all at once."""
     numbers = range(len(CASES))
-    table = Table.empty(Layout.of({"orders": numbers}))
+    table = Table.empty(Layout.build({"orders": numbers}))
     earliest, latest, answers, tiered, unsupported, states, reasons = zip(*CASES, strict=True)
     ones = np.ones(len(CASES), dtype=np.int64)
     seen = Sightings(
@@ -124,7 +124,7 @@ def test_every_answer_has_a_state() -> None:
     rows = find_unsettled(table)
     given = Circumstances(np.array(tiered), np.array(unsupported), latest_allowed=160.0)
     table = conclude(table, rows, answers_of(answers[row] for row in rows), given)
-    readings = [table.reading(row) for row in numbers]
+    readings = [table.get_row(row) for row in numbers]
     assert [(one.state, one.reason) for one in readings] == list(zip(states, reasons, strict=True))
     dated = (State.OBSERVED, State.FUTURE)
     assert [one.newest is not None for one in readings] == [state in dated for state in states]
@@ -135,9 +135,9 @@ def test_a_record_older_than_its_writing_kept_the_time_of_elsewhere(newest: floa
     """Written after 10,000 and dated more than five minutes before: its own time says nothing of liveness."""
     row = OneRow()
     row.observe(SEEN, Answer(9, newest), at=10_000.0)
-    assert row.table.reading(0).state is State.OBSERVED
+    assert row.table.get_row(0).state is State.OBSERVED
     row.observe(SEEN._replace(latest=11), Answer(9, newest), at=10_030.0)
-    assert row.table.reading(0).state is state
+    assert row.table.get_row(0).state is state
 
 
 def test_records_are_written_after_the_poll_that_did_not_see_them() -> None:
@@ -181,7 +181,7 @@ def test_a_partition_that_starts_over_forgets_what_it_was() -> None:
         activity = row.observe(seen, None, at=130.0)
         assert (activity.restarted, activity.advanced_by, activity.silent_since) == (True, advanced_by, 130.0)
         assert activity.last_advance == (130.0 if advanced_by else None)
-        assert row.table.reading(0).newest is None
+        assert row.table.get_row(0).newest is None
 
 
 @pytest.mark.parametrize(
@@ -244,10 +244,10 @@ def test_a_timestamp_later_than_its_writing_shows_nothing_when_its_time_has_come
     """Staleness and silence contradict each other: that is a state of its own."""
     row = OneRow()
     row.observe(SEEN, Answer(9, 150.0), at=100.0)
-    assert row.table.reading(0).state is State.OBSERVED
+    assert row.table.get_row(0).state is State.OBSERVED
     row.observe(SEEN._replace(latest=11), Answer(10, 700.0), at=130.0)
     row.observe(SEEN._replace(latest=11), None, at=900.0)
-    assert (row.table.reading(0).state, row.table.reading(0).newest) == (State.CONTRADICTORY, 700.0)
+    assert (row.table.get_row(0).state, row.table.get_row(0).newest) == (State.CONTRADICTORY, 700.0)
 
 
 def test_a_newest_record_that_stays_unproved_is_searched_for_five_minutes() -> None:
@@ -258,7 +258,7 @@ def test_a_newest_record_that_stays_unproved_is_searched_for_five_minutes() -> N
     for at, searched in ((160.0, True), (390.0, True), (420.0, True), (450.0, False)):
         assert row.asks_about(cut) == searched
         row.observe(cut, UNPROVED, at=at)
-        reading = row.table.reading(0)
+        reading = row.table.get_row(0)
         assert (reading.state, reading.newest, reading.reason) == (State.UNREADABLE, None, Reason.HIDDEN)
     assert row.asks_about(cut._replace(latest=cut.latest + 1))
 

@@ -104,13 +104,13 @@ def test_the_inventory_says_what_is_polled_and_what_is_backfilled(tmp_path: Path
     spool = Spool(tmp_path, "here")
     found = SpoolStreams(spool, "prod")
     first, second = (("orders", "a", number) for number in range(2))
-    assert (found.first_polls(), list(found.backfilled())) == ({}, [])
+    assert (found.first_polls(), list(found.list_backfilled())) == ({}, [])
     spool.write("prod", AT, [polled(0, "a", AT + 9, 5), polled(0, "a", AT + 3, None), polled(1, "a", AT, 0)])
     backfilled = [polled(0, "a", AT + 1, 1, Source.BACKFILL), polled(1, "a", AT + 1, None, Source.BACKFILL)]
     spool.write("prod", AT + 1, backfilled)
     (tmp_path / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
     assert found.first_polls() == {first: (5, AT + 9), second: (0, AT)}
-    assert list(found.backfilled()) == [first]
+    assert list(found.list_backfilled()) == [first]
     spool.write("prod", AT + 2, [polled(0, "a", AT + 7, 4), polled(0, "b", AT + 20, 0)])
     assert found.first_polls()[first] == (4, AT + 7)
     assert found.first_polls()["orders", "b", 0] == (0, AT + 20)

@@ -30,7 +30,7 @@ def found(made: Baselines) -> Found:
 @pytest.fixture(scope="module")
 def made() -> Baselines:
     """The baselines of every week, all made at once."""
-    return Baselines.joined(list(baselines(hours_of(STREAMS), range(FIRST + 1, FIRST + WEEKS + 1))))
+    return Baselines.concatenate(list(baselines(hours_of(STREAMS), range(FIRST + 1, FIRST + WEEKS + 1))))
 
 
 PINNED = [
@@ -75,14 +75,14 @@ def same(one: Baselines, other: Baselines) -> None:
 
 def test_a_week_is_measured_by_the_weeks_before_it_alone(made: Baselines) -> None:
     """Made alone, and without all that came later, the baseline of a week is the same to the last digit."""
-    alone = Baselines.joined(list(baselines(before(hours_of(STREAMS), 9), [FIRST + 9])))
+    alone = Baselines.concatenate(list(baselines(before(hours_of(STREAMS), 9), [FIRST + 9])))
     same(alone, made[made.week == FIRST + 9])
 
 
 @pytest.fixture(scope="module")
 def chosen() -> Baselines:
     """The baselines of the fine streams, in the slots by which each is judged."""
-    return Baselines.joined(list(baselines(hours_of(FINE_STREAMS), [FIRST + week for week in FINE_WEEKS])))
+    return Baselines.concatenate(list(baselines(hours_of(FINE_STREAMS), [FIRST + week for week in FINE_WEEKS])))
 
 
 def test_a_stream_is_judged_by_five_minutes_from_two_whole_polled_weeks_on(chosen: Baselines) -> None:
@@ -101,7 +101,7 @@ def test_the_weeks_with_baselines_are_those_after_a_week_of_activity() -> None:
     """A stream that stopped after two weeks has one in each of the nine after its first, and in no other."""
     hours = before(hours_of(STREAMS), 2)
     hours = hours[hours.stream == 0]
-    made = Baselines.joined(list(baselines(hours, range(FIRST + 1, FIRST + WEEKS))))
+    made = Baselines.concatenate(list(baselines(hours, range(FIRST + 1, FIRST + WEEKS))))
     assert set(made.week.tolist()) == weeks_with_baselines([FIRST, FIRST + 1]) == set(range(FIRST + 1, FIRST + 10))
 
 

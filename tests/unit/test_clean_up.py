@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exporter.domain.groups.readers import Readership
-from exporter.domain.judging.readers_and_copies import are_over, why_keep
+from exporter.domain.judging.readers_and_copies import are_over, explain_keep
 
 DAY = 86_400.0
 NOBODY = Readership(0)
@@ -66,7 +66,7 @@ def test_why_a_topic_may_be_needed(
     policy: str | None, days: float, tiered: bool | None, readers: Readership | None, why: str | None
 ) -> None:
     """Advice to delete needs a proof of each; a topic that a group reads is not asked for."""
-    assert why_keep(["orders"], [policy], np.array([days * DAY]), [tiered], [readers]) == [why]
+    assert explain_keep(["orders"], [policy], np.array([days * DAY]), [tiered], [readers]) == [why]
 
 
 INTERNAL = [
@@ -84,5 +84,5 @@ OTHERS = [
 @pytest.mark.parametrize("name", [*INTERNAL, *OTHERS])
 def test_names_that_others_give_to_what_holds_their_state(name: str) -> None:
     """Kafka Streams, Kafka Connect, MirrorMaker and schema registries; whatever begins with an underscore."""
-    [why] = why_keep([name], ["delete"], np.array([DAY]), [False], [NOBODY])
+    [why] = explain_keep([name], ["delete"], np.array([DAY]), [False], [NOBODY])
     assert bool(why) == (name in INTERNAL)

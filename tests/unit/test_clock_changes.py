@@ -71,7 +71,7 @@ def alarms(moments: np.ndarray, first: float, last: float, slot: float) -> int:
     none = np.zeros(len(hour), np.int64)
     hours = Hours(none.astype(np.intp), hour, micros[begin], micros[end], none > 0, fives.astype(np.int16))
     weeks = range(int(week_of(np.array(first))), int(week_of(np.array(last))) + 1)
-    learned = LearnedStream(Baselines.joined(list(baselines(hours, weeks))))
+    learned = LearnedStream(Baselines.concatenate(list(baselines(hours, weeks))))
     assert set(learned.baselines.slot_seconds) == {slot}
     begun = np.flatnonzero((moments[:-1] >= first) & (moments[:-1] < last) & (np.diff(moments) > slot))
     verdicts, _ = learned.judged(moments[:-1][begun], moments[1:][begun] - 1.0)

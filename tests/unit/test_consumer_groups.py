@@ -63,13 +63,13 @@ class Cluster:
         known = {name: self.described.get(name, Description(GroupState.STABLE, 1, frozenset("a"))) for name in names}
         return {name: each for name, each in known.items() if name not in self.gone}
 
-    def committed(self, names: Iterable[str]) -> Committed:
+    def read_committed(self, names: Iterable[str]) -> Committed:
         wanted = list(names)
         self.asked["offsets"] += len(wanted)
         self.requests += wanted
         self.clock.time += self.seconds * len(wanted)
         offsets = {name: self.offsets[name] for name in wanted}
-        return Committed.of(
+        return Committed.build(
             {
                 name: each if isinstance(each, Reason) else [(*key, offset) for key, offset in each.items()]
                 for name, each in offsets.items()
@@ -148,14 +148,14 @@ def test_lost_records_are_proved_by_a_log_start_on_both_sides_of_the_commit(
 def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it saw may have become so after the offset was committed, and the group may have read on."""
     watch = watch_of(cluster)
-    committed = cluster.committed
+    committed = cluster.read_committed
 
     def meanwhile(names: Iterable[str]) -> Committed:
         cluster.log_starts[A] = Answer(80)
         Poller("prod", TableSource({A: (80, 100, None)}), [watch], cluster.clock).poll()
         return committed(names)
 
-    monkeypatch.setattr(cluster, "committed", meanwhile)
+    monkeypatch.setattr(cluster, "read_committed", meanwhile)
     assert [groups_of(watch.sweep())["g"].partitions[A].lost for _ in range(2)] == [0, 20]
 
 
@@ -170,7 +170,7 @@ def test_a_group_is_near_the_log_start_within_the_oldest_tenth(
     cluster.offsets = {"g": {A: committed, B: 0}, "h": {A: committed}}
     watch = watch_of(cluster, TableSource({A: (start, 100, None), B: (0, 100, None)}))
     watch.sweep()
-    layout = Layout.of({"0": [0], "a": [0]})
+    layout = Layout.build({"0": [0], "a": [0]})
     assert watch.near_log_start(layout).tolist() == ([1] if near else [])
 
 
@@ -274,7 +274,7 @@ def test_a_group_that_rebalances_keeps_what_it_had_assigned(cluster: Cluster) ->
     cluster.described["g"] = Description(GroupState.PREPARING_REBALANCE, 1, None)
     for _ in range(2):
         sweep = watch.sweep()
-        assert dict(find_readers(sweep, "ab").named(0)) == {"g": GroupRole.ASSIGNED}
+        assert dict(find_readers(sweep, "ab").list_groups(0)) == {"g": GroupRole.ASSIGNED}
         assert readers(sweep, "a", "b") == {"a": READ, "b": None}
 
 

@@ -115,7 +115,7 @@ def test_a_short_secret_is_reported_and_not_replaced() -> None:
     """To replace each `e` of a message would destroy it, and show what the password is."""
     credentials = Credentials({"sasl.password": "e"})
     assert credentials.redact("no answer from the broker") == "no answer from the broker"
-    assert [line.split(",")[0] for line in credentials.exposed()] == ["sasl.password: has fewer than 6 characters"]
+    assert [line.split(",")[0] for line in credentials.list_exposed()] == ["sasl.password: has fewer than 6 characters"]
 
 
 def test_a_command_of_kerberos_is_redacted_with_other_values_in_it() -> None:
@@ -152,7 +152,7 @@ def test_a_secret_that_everybody_may_read_is_warned_of(secret: Path, mode: int, 
     }
     credentials = Credentials(files)
     assert credentials.properties["sasl.password"] == SECRET
-    lines = list(credentials.exposed())
+    lines = list(credentials.list_exposed())
     expected = (
         f"{{}}: {secret} can be read by every user of this host (mode {mode:04o}); next step: chmod o-r, or in "
         "Kubernetes defaultMode: 0440 in the volume of the secret"
@@ -169,13 +169,13 @@ def test_a_rotated_secret_is_noticed_as_kubernetes_rotates_it(tmp_path: Path) ->
     (tmp_path / "..data").symlink_to("..1")
     (tmp_path / "password").symlink_to("..data/password")
     credentials = Credentials({"sasl.password": tmp_path / "password"})
-    assert credentials.changed() == []
+    assert credentials.list_changed() == []
     (tmp_path / "..next").symlink_to("..2")
     (tmp_path / "..next").rename(tmp_path / "..data")
-    assert credentials.changed() == ["sasl.password"]
+    assert credentials.list_changed() == ["sasl.password"]
     renewed = credentials.reload()
     assert (credentials.properties["sasl.password"], renewed.properties["sasl.password"]) == ("old", "new")
-    assert renewed.changed() == []
+    assert renewed.list_changed() == []
 
 
 def configuration(at: Path, value: str) -> Path:

@@ -19,7 +19,7 @@ def test_rows_of_a_layout_are_those_that_are_asked_for_one_by_one() -> None:
         for number in (None, *range(drawn.randrange(5)))
     ]
     promised = set_of(rows)
-    layout = Layout.of({f"topic-{topic:03}": range(drawn.randrange(7)) for topic in range(0, 120, 3)})
+    layout = Layout.build({f"topic-{topic:03}": range(drawn.randrange(7)) for topic in range(0, 120, 3)})
     ids = [drawn.choice([None, "new", "unseen"]) for _ in layout.topics]
     of_partitions, of_topics = promised.rows_of(layout, ids)
 

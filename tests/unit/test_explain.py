@@ -15,15 +15,15 @@ import pytest
 from exporter.commands.explain import ExplainError, Subject, explanation_of, write
 from exporter.commands.explanation import explain
 from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag
-from exporter.domain.groups.readers import find_readers, groups_in, why_unknown
+from exporter.domain.groups.readers import explain_unknown, find_readers, groups_in
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.current_facts import (
+    compute_retirement,
     describe_config,
     describe_expectation,
     describe_override,
     describe_verdict,
     make_record,
-    retired_from,
 )
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason, TopicPartition
@@ -88,7 +88,7 @@ def lines_of(**known: Any) -> list[str]:
         as_of=NOW,
         **describe_verdict(facts),
         suspect_from=facts.suspect_from,
-        retired_from=retired_from(facts.last_advance, facts.expected_by),
+        retired_from=compute_retirement(facts.last_advance, facts.expected_by),
         missed_slots=facts.missed_slots,
         proved_until=None if silence is None else silence.until,
         expectation=row and describe_expectation(row, None, in_force=True),
@@ -229,7 +229,7 @@ def of_groups(sweep: GroupSweep, partition: int | None = None) -> list[str]:
         partition=partition,
         groups=None if sweep.blank else [one._asdict() for one in groups_in(sweep, "orders", partition)],
         all_groups_known=bool(find_readers(sweep, ["orders"]).known[0]),
-        groups_unknown=why_unknown(sweep, "orders"),
+        groups_unknown=explain_unknown(sweep, "orders"),
         other_groups=sorted(sweep.others or ()),
     )
     return starting(lines, "read by", "left by", "committed", " " * 13)

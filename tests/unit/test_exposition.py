@@ -88,7 +88,7 @@ def text(running: Rendered[tuple[str, ...]], topics: Topics) -> bytes:
     values = np.array([topics[name] for name in topics for _ in "ab"], dtype=np.int64)
     since = np.where(values[::2] < 0, np.nan, -values[::2].astype(float))
     samples = running.update(tuple(topics), {"m": (values, values >= 0)}, {"age": Growing(since)})
-    return b"".join(part.at(0.0).text for parts in samples.values() for part in parts)
+    return b"".join(part.render(0.0).text for parts in samples.values() for part in parts)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abcdefgh%"), st.integers(-1, 2)), min_size=1, max_size=6))

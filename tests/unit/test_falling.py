@@ -43,13 +43,13 @@ def test_a_drop_goes_on_while_the_last_day_was_one_and_no_longer_than_a_rest_may
     """Its topics are those of any of its days; when its third day is over it holds nothing."""
     known = Rests(drops=[one for one in drops(*days) if one.day < today or today == 5], today=max(today, 6))
     for rests in (known, pickle.loads(pickle.dumps(known))):  # noqa: S301 - Spark sends it so
-        found = [rests.falling("prod", topic) for topic in ("a", "c", "other")]
+        found = [rests.find_ongoing_drop("prod", topic) for topic in ("a", "c", "other")]
         if since is None:
             assert found == [None, None, None]
         else:
             drop = OngoingDrop(since * DAY, (since + MOST_DAYS) * DAY, 3, 20)
             assert found == [drop, drop, None]
-        assert rests.falling("far", "a") is None
+        assert rests.find_ongoing_drop("far", "a") is None
 
 
 @pytest.mark.parametrize(

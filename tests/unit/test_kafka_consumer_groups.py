@@ -150,7 +150,7 @@ def test_each_answer_about_a_group_is_a_description_a_reason_or_nothing(
 
 def committed(reader: GroupReader, *names: str) -> dict[str, dict[TopicPartition, int] | Reason]:
     """What each group has committed, or why it could not be read."""
-    return by_name(reader.committed(names))
+    return by_name(reader.read_committed(names))
 
 
 def test_only_partitions_with_a_committed_offset_are_reported() -> None:

@@ -89,7 +89,7 @@ def test_a_dead_leader_is_asked_once_and_costs_only_its_own() -> None:
     client = Client(leaders)
     lookups = lookups_of(client)
     membership = led(leaders)
-    answers = dict(zip(membership.layout, objects(lookups.by_row(LATEST, membership, np.arange(200))), strict=True))
+    answers = dict(zip(membership.layout, objects(lookups.look_up(LATEST, membership, np.arange(200))), strict=True))
     assert {answers[key].reason for key in dead} == {Reason.LEADER_UNREACHABLE}
     assert {answers[key].offset for key in alive} == {7}
     assert sum(call[0].topic == "dead" for call in client.calls) <= 2
@@ -104,7 +104,7 @@ def test_no_call_spans_two_leaders_or_names_a_partition_twice() -> None:
     client = Client(leaders)
     lookups = lookups_of(client)
     rows, times = np.repeat(np.arange(10), 3), np.tile(np.array([1, 2, 3]), 10)
-    assert lookups.by_row(times, led(leaders), rows).offset.tolist() == [7] * 30
+    assert lookups.look_up(times, led(leaders), rows).offset.tolist() == [7] * 30
     asked = Counter(key for call in client.calls for key in call)
     assert asked == dict.fromkeys(keys, 3)
     for call in client.calls:
@@ -118,7 +118,7 @@ def test_an_answer_that_never_came_is_reported() -> None:
     keys = partitions(3)
     leaders = dict.fromkeys(keys, ALIVE)
     lookups = lookups_of(Client(leaders, silent={keys[1]}))
-    answers = objects(lookups.by_row(LATEST, led(leaders), np.arange(3)))
+    answers = objects(lookups.look_up(LATEST, led(leaders), np.arange(3)))
     assert [answer.reason for answer in answers] == [None, Reason.MISSING_ANSWER, None]
 
 
@@ -128,7 +128,7 @@ def test_the_log_names_what_each_unexplained_answer_was_asked_for() -> None:
     client = Client(dict.fromkeys(keys, ALIVE), broken=True)
     lookups = lookups_of(client)
     for targets in (EARLIEST, LATEST, np.array([1_700_000_000_000])):
-        lookups.by_row(targets, led(client.leaders), np.arange(1))
+        lookups.look_up(targets, led(client.leaders), np.arange(1))
     assert client.unexplained_answers == [
         f"broker {ALIVE}, asked for {kind} offsets" for kind in ("earliest", "latest", "by-time")
     ]

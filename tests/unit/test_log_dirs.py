@@ -12,7 +12,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.log_dirs import LogDirsClient
 
-WANTED = Layout.of({"logs": [0], "orders": [0, 2, 5]})
+WANTED = Layout.build({"logs": [0], "orders": [0, 2, 5]})
 
 
 class Answered(LogDirsClient):

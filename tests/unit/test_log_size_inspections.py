@@ -58,7 +58,7 @@ class Brokers:
         self.clock.time += self.seconds
         sizes = self.sizes.get(broker, dict.fromkeys(wanted, 100 + broker))
         if isinstance(sizes, Reason):
-            return LogSizes.failed(len(wanted), sizes)
+            return LogSizes.make_failed(len(wanted), sizes)
         there = np.array([key in sizes for key in wanted], dtype=np.bool_)
         log = Counts(np.array([sizes.get(key, 0) for key in wanted]), there)
         return LogSizes(log, np.array([self.moving.get(key, 0) for key in wanted]))

@@ -70,7 +70,7 @@ def test_runs_that_are_missed_in_a_row_are_one_pause() -> None:
     linear = (4.4 * 21 - np.log(7)) / RUN_NATS
     assert score(0.5) < SURE_NATS / RUN_NATS < SURE_SCORE <= score(1.5) < score(7.5) < score(21.5) < linear / 3
     for wanted in (2.5, 4.5, 8.0):
-        needed = clocks.needed(row, wanted)
+        needed = clocks.compute_ticks(row, wanted)
         assert clocks.score(row, needed)[0] == pytest.approx(wanted)
 
 
@@ -107,7 +107,7 @@ def dead_pauses(active: Active, weeks: int = 3) -> list[int]:
     """
     moments = records(active, 9 + weeks, jitter=600.0)
     hours = hours_of(moments)
-    known = Baselines.joined(list(baselines(hours, range(FIRST + 9, FIRST + 9 + weeks))))
+    known = Baselines.concatenate(list(baselines(hours, range(FIRST + 9, FIRST + 9 + weeks))))
     begin = START + CHANGED * HOUR
     found = []
     for last, end in zip(moments[:-1].tolist(), moments[1:].tolist(), strict=True):
@@ -133,7 +133,7 @@ def test_nights_are_no_recent_pauses() -> None:
     """Office hours that are as ever keep the pauses of their baseline: a death at noon is seen as soon as before."""
     moments = records(lambda hour: 8 <= hour % 24 < 18 and hour // 24 % 7 < 5, 10)
     hours = hours_of(moments)
-    known = Baselines.joined(list(baselines(hours, [FIRST + 9])))
+    known = Baselines.concatenate(list(baselines(hours, [FIRST + 9])))
     found = add_recent_pauses(known, np.array([0]), hours, START + 10 * WEEK)
     assert np.array_equal(found.pause, known.pause)
 
@@ -141,7 +141,7 @@ def test_nights_are_no_recent_pauses() -> None:
 def test_what_ends_after_the_moment_is_not_known() -> None:
     """As of the past a rollup has later days too."""
     hours = hours_of(records(lambda hour: hour < CHANGED or hour % 24 == 2, 11, jitter=600.0))
-    known = Baselines.joined(list(baselines(hours, [FIRST + 9])))
+    known = Baselines.concatenate(list(baselines(hours, [FIRST + 9])))
     tuesday = START + CHANGED * HOUR
     [before], [after] = (add_recent_pauses(known, np.array([0]), hours, tuesday + days * DAY).pause for days in (2, 4))
     assert before < 3.0 and after > 20.0

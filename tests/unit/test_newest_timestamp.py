@@ -56,11 +56,11 @@ class Searched:
         self._searches = NewestSearches(np.array(latest, dtype=np.int64), guess=guess, now=now, whole=whole)
         membership = led({TopicPartition("t", at): 1 for at in range(len(partitions))})
         while len((step := self._searches.step())[0]):
-            self._searches.take(step[0], self.by_time(membership, *step))
+            self._searches.take(step[0], self.look_up_times(membership, *step))
         self.columns = self._searches.results()
         self.results = [answer_at(self.columns, at) for at in range(len(partitions))]
 
-    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+    def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         return answered(membership, rows, milliseconds, self._answer)
 
     def _answer(self, key: TopicPartition, target: float) -> Answer | None:

@@ -84,7 +84,7 @@ class Logs(TableSource):
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: not self.unsupported}
 
-    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+    def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         return answered(membership, rows, milliseconds, lambda key, at: self.failures.get(key) or self._first(key, at))
 
     def _first(self, key: TopicPartition, at: float) -> Answer:
@@ -177,7 +177,7 @@ def test_a_search_that_fails_is_no_timestamp(pending: set[TopicPartition]) -> No
     """The local disk may hold older records than the tier: the row has the reason and no number."""
 
     class Tierless(Logs):
-        def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+        def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
             return answered(membership, rows, milliseconds, lambda *_: Answer(reason=Reason.STORAGE_ERROR))
 
     source = Tierless({KEY: (0, 9, NOON)}, pending=pending, remote_storage=True)

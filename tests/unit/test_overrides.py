@@ -28,13 +28,13 @@ def test_the_first_override_in_force_counts() -> None:
     """
     in_prod, all_else = replace(LIMIT, cluster="prod"), replace(RETIRED, topics=".*")
     overrides = Overrides([MUTED, in_prod, all_else])
-    assert overrides.of("prod", "orders", 999.9) == MUTED
-    assert overrides.of("prod", "orders", 1000.0) == in_prod
-    assert overrides.of("test", "orders", 1000.0) == all_else
+    assert overrides.get("prod", "orders", 999.9) == MUTED
+    assert overrides.get("prod", "orders", 1000.0) == in_prod
+    assert overrides.get("test", "orders", 1000.0) == all_else
     overrides = Overrides([RETIRED, in_prod])
-    assert overrides.of("prod", "old.orders", 0.0) == RETIRED
+    assert overrides.get("prod", "old.orders", 0.0) == RETIRED
     for cluster, name in (("prod", "very-old.orders"), ("prod", "orders-2"), ("test", "orders")):
-        assert overrides.of(cluster, name, 0.0) is None
+        assert overrides.get(cluster, name, 0.0) is None
 
 
 @pytest.mark.parametrize(

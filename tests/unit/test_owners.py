@@ -28,11 +28,11 @@ def test_the_first_entry_that_matches_the_whole_name_counts() -> None:
     """
     known = Owners([BILLING, BY_NAME, FAR])
     for owners in (known, pickle.loads(pickle.dumps(known))):  # noqa: S301 - its own bytes
-        assert owners.of("prod", "billing.invoices") == "team-payments"
-        assert owners.of("prod", "orders.placed") == "team-orders"
-        assert owners.of("prod", "billing") is None
-        assert owners.of("far", "billing") == "team-platform"
-    assert Owners([TopicOwner(r"(a)?b", r"\1")]).of("prod", "b") is None
+        assert owners.get("prod", "billing.invoices") == "team-payments"
+        assert owners.get("prod", "orders.placed") == "team-orders"
+        assert owners.get("prod", "billing") is None
+        assert owners.get("far", "billing") == "team-platform"
+    assert Owners([TopicOwner(r"(a)?b", r"\1")]).get("prod", "b") is None
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class Seen:
             source, topic, state = self.copy
             known.copies[source] = {"orders": (topic, state)}
         inspected = Inspected(None, self.disk_bytes)
-        known.inspected = inspections_of(Layout.of({"orders": [0]}), {TopicPartition("orders", 0): inspected})
+        known.inspected = inspections_of(Layout.build({"orders": [0]}), {TopicPartition("orders", 0): inspected})
 
 
 ALL = Seen()

@@ -60,7 +60,7 @@ class Tiers:
         self.clock.time += self.seconds * len(membership.layout)
         return answers_of(self.offsets.get((spec, key), Answer(5)) for key in membership.layout)
 
-    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+    def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         return answered(membership, rows, milliseconds, self._first)
 
     def _first(self, key: TopicPartition, seconds: float) -> Answer:
@@ -84,7 +84,7 @@ def poll(readings: Mapping[TopicPartition, Reading], topic_id: str = "id-1") -> 
     }
     seen = snapshot_of(readings, infos, cluster="c", taken_at=0.0)
     number = int(topic_id.removeprefix("id-"))
-    return replace(seen, table=seen.table.changed(topic_id=np.full(len(seen.table), number)))
+    return replace(seen, table=seen.table.replace(topic_id=np.full(len(seen.table), number)))
 
 
 def watch(

@@ -26,7 +26,7 @@ from tests.unit.readings import Replica, replica_readings, replica_table
 
 def default(alias: str, *, exclude: tuple[str, ...] = ()) -> Naming:
     """MirrorMaker's default names."""
-    return Naming.of("(.*)", rf"{alias}.\1", [".*"], exclude)
+    return Naming.compile("(.*)", rf"{alias}.\1", [".*"], exclude)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_only_what_exists_on_both_sides_and_once_is_compared() -> None:
     """
     matching = default("e").match({"a", "b"}, {"e.a", "local"})
     assert (matching.replicas, matching.without_replica, matching.contested) == ({"a": "e.a"}, ["b"], {})
-    merged = Naming.of(r"(.*)-\d", r"\1", [".*"], [])
+    merged = Naming.compile(r"(.*)-\d", r"\1", [".*"], [])
     assert merged.match({"a-1", "a-2", "b-1"}, {"a", "b"}).contested == {"a": ["a-1", "a-2"]}
 
 
@@ -86,7 +86,7 @@ def test_faults_name_the_topics_and_the_next_step() -> None:
     [uneven] = found_faults(naming, known("a", "b", partitions=3), known("e.a", "e.b", partitions=2))
     assert "a (3) -> e.a (2), b (3) -> e.b (2); next step: give both" in uneven
     assert found_faults(naming, known("a"), known("e.a")) == []
-    [two] = found_faults(Naming.of("a|b", "x", [".*"], []), known("a", "b"), known("x"))
+    [two] = found_faults(Naming.compile("a|b", "x", [".*"], []), known("a", "b"), known("x"))
     assert "x <- a, b; next step: narrow include" in two
     [stamped] = found_faults(naming, known("a"), known("e.a", stamped=True))
     assert "so that lag is unknown: e.a; next step: message.timestamp.type=CreateTime" in stamped
@@ -94,7 +94,7 @@ def test_faults_name_the_topics_and_the_next_step() -> None:
 
 def test_partitions_of_the_same_number_are_paired() -> None:
     """A number on one side only has no row on the other; a topic with two sources is paired with neither."""
-    naming = Naming.of(r"([^-]*)(-\d)?", r"e\1", [".*"], ["m"])
+    naming = Naming.compile(r"([^-]*)(-\d)?", r"e\1", [".*"], ["m"])
     source, target = known("a", "m-1", "m-2", "other", numbers={"b": [0, 2]}), known("ea", "em", numbers={"eb": [0, 1]})
     paired = Pairing.match(naming, source, target)
     there = dict(zip(paired.layout.topics, paired.targets, strict=True))
@@ -124,7 +124,7 @@ def test_a_dead_source_excuses_only_what_is_in_step() -> None:
         ("retired", 0): (Verdict.RETIRED, ReplicaState.IN_STEP, ReplicaState.SOURCE_DEAD_TOO),
     }
     judged = {key: verdict for key, (verdict, _, _) in states.items() if verdict is not None}
-    layout = Layout.of({"dead": [0, 1, 2, 3], "another": [0], "retired": [0]})
+    layout = Layout.build({"dead": [0, 1, 2, 3], "another": [0], "retired": [0]})
     verdicts = [VERDICT_CODES[judged.get((key.topic, key.partition), Verdict.DEAD)] for key in layout]
     unknown = np.full(len(layout), np.nan)
     of_partitions = Judgements(np.array(verdicts, dtype=np.int8), unknown, unknown, unknown)

@@ -35,7 +35,7 @@ class Pair:
         self.copied = copied
         self.east, self.west = TableSource(), TableSource()
         self.found: list[Comparison] = []
-        naming = Naming.of("(.*)", r"east.\1", [".*"], [])
+        naming = Naming.compile("(.*)", r"east.\1", [".*"], [])
         watch = ReplicaWatch("east", "west", naming, self.clock, self.found.append, ReplicaLimits(60, 300))
         self.pollers = {
             name: Poller(name, source, [watch], self.clock)
@@ -144,7 +144,7 @@ class Watched:
 
 def compared(state: ReplicaState = ReplicaState.BEHIND) -> Comparison:
     """A comparison of one partition."""
-    matching = Naming.of("(.*)", r"east.\1", [".*"], []).match({"orders"}, {"east.orders"})
+    matching = Naming.compile("(.*)", r"east.\1", [".*"], []).match({"orders"}, {"east.orders"})
     return Comparison("east", "west", matching, replica_table({REPLICA: ReplicaReading(state, 90.0, 3)}))
 
 

@@ -18,7 +18,7 @@ from exporter.domain.links import Links
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.build import build_report
-from spark_rollups.report.folder import to_json
+from spark_rollups.report.folder import render_json
 from spark_rollups.report.model import (
     ClusterCoverage,
     CoverageGap,
@@ -31,7 +31,7 @@ from spark_rollups.report.model import (
     TopicFacts,
     TopicKey,
 )
-from spark_rollups.report.render import to_html, to_markdown
+from spark_rollups.report.render import render_html, render_markdown
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -93,7 +93,7 @@ def facts(
 
 def forms(report: Report) -> tuple[str, str, Any]:
     """The page, the short form, and the JSON as a document."""
-    return to_html(report), to_markdown(report), json.loads(to_json(report))
+    return render_html(report), render_markdown(report), json.loads(render_json(report))
 
 
 def places(report: Report) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
@@ -174,7 +174,7 @@ def test_single_partitions_stand_apart_from_dead_topics_and_old_deaths_from_new_
         "In the week to Tue 2026-03-03, 1 partition died and 2 partitions are still dead; no topic is dead now; "
         "there are no verdicts of a week ago to compare with."
     )
-    assert "partition 2 of 12" in to_markdown(report)
+    assert "partition 2 of 12" in render_markdown(report)
 
 
 def test_what_was_not_dead_a_week_ago_or_died_since_is_news() -> None:
@@ -200,7 +200,7 @@ def test_after_a_pause_of_the_rollup_the_report_names_the_day_that_it_compares_w
     assert report.section("gone").meaning.startswith("Dead on Tue 2026-01-27 and no longer in the inventory")
     [note] = report.notes
     assert note.startswith("There are no verdicts of a week ago; the newest before are of Tue 2026-01-27 12:00 UTC: ")
-    assert "a week ago" not in (to_html(report) + to_markdown(report)).replace(note, "")
+    assert "a week ago" not in (render_html(report) + render_markdown(report)).replace(note, "")
     later = build_report(replace(found, week_ago_as_of=AS_OF - 8 * DAY))
     assert later.summary.endswith("1 more than a week ago.")
     assert places(later).keys() == {"newly-dead", "gone"}
@@ -227,7 +227,7 @@ def test_no_evidence_can_inject_markup_into_the_page() -> None:
         replace(finding(None, "dead"), evidence=hostile, reason=hostile, state="unreadable"),
         key=TopicKey(hostile, hostile, hostile),
     )
-    html = to_html(build_report(facts(rows, owners={hostile: hostile})))
+    html = render_html(build_report(facts(rows, owners={hostile: hostile})))
     assert "<img" not in html
     assert html.count("<script") == 1
     assert html.count("</style>") == 1
@@ -320,8 +320,8 @@ def test_an_owner_has_a_page_with_nothing_of_others() -> None:
     assert places(mine) == {"newly-dead": [("topic", ())]}
     assert mine.summary.startswith("team-a: 1 topic died; ") and mine.notes == ()
     assert [topic.topic for topic in mine.topics] == ["a"]
-    assert "passwd" not in to_html(mine)
-    assert by_owner["../../etc/passwd"].summary in to_html(report)
+    assert "passwd" not in render_html(mine)
+    assert by_owner["../../etc/passwd"].summary in render_html(report)
 
 
 def test_every_list_that_is_cut_says_so() -> None:
@@ -336,7 +336,7 @@ def test_every_list_that_is_cut_says_so() -> None:
     assert "data-cut" in html
     assert "And 310 topics of 310 other owners." in markdown
     assert "- and 315 more" in markdown.partition("## Incidents")[2]
-    assert "data-cut>" not in to_html(report.owners[0])
+    assert "data-cut>" not in render_html(report.owners[0])
 
 
 def test_moments_are_shown_in_the_zone_that_was_asked_for() -> None:
@@ -351,10 +351,10 @@ def test_moments_are_shown_in_the_zone_that_was_asked_for() -> None:
 def test_links_are_there_where_they_are_configured() -> None:
     """A topic leads to its page of the exporter; without links there is no address in the page at all."""
     report = build_report(facts(judged(finding(None, "dead"), key=TopicKey("prod", "a/b", None))))
-    assert "http" not in re.sub(r"http-equiv", "", to_html(report))
+    assert "http" not in re.sub(r"http-equiv", "", render_html(report))
     of_topic = "https://grafana.example/t?topic={topic}&cluster={cluster}"
     links = Links("https://grafana.example/d/1", of_topic, "https://wiki.example/r", "https://exporter.example")
-    html = to_html(replace(report, links=links))
+    html = render_html(replace(report, links=links))
     dashboard = "https://grafana.example/t?topic=a%2Fb&amp;cluster=prod"
     for address in (links.dashboard, links.runbook, "https://exporter.example/topics/prod/a%2Fb", dashboard):
         assert f'href="{address}"' in html
@@ -380,7 +380,7 @@ def test_what_was_dead_before_monitoring_began_has_a_section_of_its_own_oldest_f
         "In the week to Tue 2026-03-03, nothing died, 1 topic came back and 2 topics were abandoned before monitoring "
         "began; none of 2 other topics is dead now"
     )
-    page = to_html(report)
+    page = render_html(report)
     assert (
         page.index("Abandoned before monitoring began") < page.index("5.0 GiB") < page.index("Holds state: ask first")
     )

@@ -86,9 +86,9 @@ def test_rests_of_a_topic_are_those_of_its_first_calendar_and_of_the_drops_that_
     known = Rests(calendars, [Drop("prod", day, frozenset(["ab"])) for day in (5, 6, 20)], 30)
     again = pickle.loads(pickle.dumps(known))  # noqa: S301 - Spark sends it so
     for rests in (known, again):
-        assert [one.since / DAY for one in rests.of("prod", "ab")] == [1, 5, 6, 20]
-        assert [one.why for one in rests.of("prod", "ac")] == ["one, DE-BY", "two, DE-BY"]
-        assert [one.why for one in rests.of("far", "ab")] == ["one, FR"]
+        assert [one.since / DAY for one in rests.get("prod", "ab")] == [1, 5, 6, 20]
+        assert [one.why for one in rests.get("prod", "ac")] == ["one, DE-BY", "two, DE-BY"]
+        assert [one.why for one in rests.get("far", "ab")] == ["one, FR"]
     assert not Rests()
 
 
@@ -99,7 +99,7 @@ def test_a_rest_that_was_seen_is_whole_whatever_the_zone_of_the_calendar(
     """Holidays are cut around it, before and after: all hours of both are rests, each of them once and in order."""
     holidays = [(since * HOUR, (since + length) * HOUR, "a holiday") for since, length in days]
     drops = [Drop("prod", day, frozenset(["a"])) for day in sorted(dropped) if day - 1 not in dropped]
-    rests = Rests([Calendar(".*", "DE", holidays)], drops, 30).of("prod", "a")
+    rests = Rests([Calendar(".*", "DE", holidays)], drops, 30).get("prod", "a")
     assert [one.since / DAY for one in rests if one.seen] == [one.day for one in drops]
     assert all(one.until - one.since == DAY for one in rests if one.seen)
     covered = [hour for one in rests for hour in range(round(one.since / HOUR), round(one.until / HOUR))]
@@ -114,7 +114,7 @@ def test_a_batch_of_topics_rests_as_it_does_among_all() -> None:
     whole = Rests((), [Drop("prod", day, frozenset(topics), 9) for day, topics in days.items()], 30)
     without = Rests((), [Drop("prod", day, judged=9, low=len(topics)) for day, topics in days.items()], 30)
     batch = pickle.loads(pickle.dumps(without)).of_topics([("prod", "a", 5)])  # noqa: S301 - Spark sends it so
-    assert batch.of("prod", "a") == whole.of("prod", "a") != ()
+    assert batch.of("prod", "a") == whole.get("prod", "a") != ()
     assert batch.of("prod", "a")[0].why == "2 of 9 topics rested"
     assert batch.of("prod", "c") == batch.of("far", "a") == ()
 
@@ -136,7 +136,7 @@ def test_a_batch_of_topics_rests_as_it_does_among_all() -> None:
 def test_a_drop_is_rest_once_the_fleet_came_back(days: tuple[int, ...], today: int, rested: list[int]) -> None:
     """A day after it is over and was none; a drop that lasts, or lasted too long, may be deaths and hides nothing."""
     rests = Rests(drops=[Drop("prod", day, frozenset(["a"])) for day in days], today=today)
-    assert [one.since / DAY for one in rests.of("prod", "a")] == rested
+    assert [one.since / DAY for one in rests.get("prod", "a")] == rested
 
 
 def fleet(topics: int = 60, days: int = 84) -> np.ndarray:

@@ -86,7 +86,7 @@ class LearnedStream:
 
 def known(moments: np.ndarray, *weeks: int) -> LearnedStream:
     """Learn from the moments of records, for weeks counted from START."""
-    return LearnedStream(Baselines.joined(list(baselines(hours_of(moments), [FIRST + week for week in weeks]))))
+    return LearnedStream(Baselines.concatenate(list(baselines(hours_of(moments), [FIRST + week for week in weeks]))))
 
 
 def verdicts_while_it_lives(moments: np.ndarray, first_week: int, last_week: int) -> set[Verdict]:

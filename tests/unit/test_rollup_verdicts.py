@@ -175,7 +175,7 @@ def test_every_row_has_the_verdict_that_the_exporter_gives_it(rows: tuple[Stream
     """Pattern, cluster, order, mute and limit: one reading of them on both sides."""
     overrides, (each, found), seen = Overrides(OVERRIDES), rows, set()
     for row in np.flatnonzero(~each.whole).tolist():
-        override = overrides.of(each.cluster[row], each.name[row], NOW)
+        override = overrides.get(each.cluster[row], each.name[row], NOW)
         until, last = float(each.observed_until[row]), float(each.last_advance[row])
         silence = None if np.isnan(last) else Silence(last, until, known=True)
         if override is None:

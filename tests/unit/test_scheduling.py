@@ -28,7 +28,7 @@ def test_a_job_that_fails_is_run_again(scheduler: Scheduler, caplog: pytest.LogC
         runs.release()
         raise ZeroDivisionError
 
-    scheduler.every(0.05, "upkeep", job)
+    scheduler.add_job(0.05, "upkeep", job)
     with caplog.at_level(logging.ERROR):
         scheduler.start()
         for _ in range(3):
@@ -44,7 +44,7 @@ def test_a_job_with_nothing_to_do_yet_is_run_soon_again(scheduler: Scheduler) ->
         runs.release()
         return False
 
-    scheduler.every(3600.0, "groups", job)
+    scheduler.add_job(3600.0, "groups", job)
     scheduler.start()
     assert runs.acquire(timeout=30)
     assert runs.acquire(timeout=30)
@@ -59,8 +59,8 @@ def test_a_job_never_runs_twice_at_a_time_and_holds_up_no_other(scheduler: Sched
         hangs.set()
         assert let_go.wait(30)
 
-    scheduler.every(0.05, "hangs", hang)
-    scheduler.every(0.05, "other", others.release)
+    scheduler.add_job(0.05, "hangs", hang)
+    scheduler.add_job(0.05, "other", others.release)
     scheduler.start()
     assert hangs.wait(30)
     for _ in range(5):

@@ -27,7 +27,7 @@ def at(text: str) -> float:
 LAST = at("2026-03-23 08:10")
 GOOD_FRIDAY = at("2026-04-02 22:00"), at("2026-04-03 22:00"), "Good Friday"
 EASTER_MONDAY = at("2026-04-05 22:00"), at("2026-04-06 22:00"), "Easter Monday"
-CALENDAR = Rests([Calendar(".*", "DE", (GOOD_FRIDAY, EASTER_MONDAY))]).of("prod", "payroll")
+CALENDAR = Rests([Calendar(".*", "DE", (GOOD_FRIDAY, EASTER_MONDAY))]).get("prod", "payroll")
 
 
 def every_second_monday(rests: tuple[Rest, ...], now: float) -> Verdicts:

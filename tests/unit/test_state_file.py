@@ -267,7 +267,7 @@ def test_a_damaged_state_file_is_said_and_counts_as_missing(
 def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also without a topic id, without a cluster id and without any partition; one of a later version is refused."""
     limited.polls(3, busy=1)
-    state = ClusterState.of(limited.last())
+    state = ClusterState.build(limited.last())
     path, progress = state_file(limited.folder, "prod", "other"), HistoryProgress(1.0, 2.0)
     nothing = np.zeros(0, dtype=np.intp)
     for each in (

@@ -63,7 +63,7 @@ class Known:
     def add_all(self, points: Sequence[tuple[int, int, int, int | None]]) -> list[int]:
         """Add points of any partitions, each with its row first."""
         rows, offsets, targets, timestamps = zip(*points, strict=True)
-        self.points, disproved = self.points.added(
+        self.points, disproved = self.points.extend(
             Points(
                 np.array(rows, dtype=np.intp),
                 np.array(offsets, dtype=np.int64),
@@ -109,7 +109,7 @@ def searched(
     start = np.maximum(offsets, log.earliest)
     behind = start < log.latest
     count = int(behind.sum())
-    searches = TimeLagSearches.of(
+    searches = TimeLagSearches.begin(
         limits, rows[behind], start[behind], np.full(count, log.latest), np.full(count, compacted)
     )
     lookups = np.zeros(len(rows), dtype=np.int64)
@@ -388,7 +388,7 @@ def test_few_offsets_at_the_end_of_a_quiet_log_may_be_markers(
     before, progress = positions_of({}), CommitProgress.begun(0, 0.0)
     for committed, lag, seconds in moves:
         now = positions_of({"g": Group(partitions={key: GroupPartition(committed, lag, 0)})})
-        progress = progress.followed(before, now, *now.rows.moves_from(before.rows), float(seconds))
+        progress = progress.follow(before, now, *now.rows.moves_from(before.rows), float(seconds))
         before = now
     for quiet_for, expected in ((901.0, trailing), (899.0, False), (np.nan, False)):
         assert are_trailing(before.lag, np.array([quiet_for]), progress.added).tolist() == [expected]

@@ -45,7 +45,7 @@ class Times:
     calls: list[int] = field(default_factory=list)
     requests: list[TopicPartition] = field(default_factory=list)
 
-    def by_time(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
+    def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         self.calls.append(len(rows))
         self.requests.extend(map(membership.layout.key, rows.tolist()))
         return answered(membership, rows, milliseconds, lambda key, at: self.failing.get(key) or self._found(key, at))
@@ -88,7 +88,7 @@ class Bench:
     def measure_groups(self, groups: Mapping[str, Group], *, missed: int = 0) -> GroupSweep:
         """Sweep over these groups, which so many sweeps could not read."""
         positions = positions_of(groups)
-        positions = positions.changed(missed=np.full(len(groups), missed, dtype=np.int32))
+        positions = positions.replace(missed=np.full(len(groups), missed, dtype=np.int32))
         measured = self.lags.measure(positions, self.snapshot(), lambda: len(self.times.calls) >= self.most_calls)
         return GroupSweep(cluster="prod", positions=measured, time_lags=outcomes(measured.no_time_lag))
 

@@ -71,7 +71,7 @@ def test_the_moment_of_a_score_has_that_score(
 ) -> None:
     """expected_by inverts z, and a minute later the score is no lower."""
     clock, origin = clock_of(profile, step, mean, spread), np.array([start])
-    needed = clock.needed(FIRST, score)
+    needed = clock.compute_ticks(FIRST, score)
     moment = clock.moment(FIRST, origin, needed)
     if needed[0] == 0.0:
         assert moment[0] == start
@@ -120,9 +120,9 @@ def test_every_row_is_judged_by_its_own_clock() -> None:
     rows = generator.integers(0, 50, 400)
     start = MONDAY + generator.random(400) * WEEK
     passed = together.ticks(rows, start, start + 3 * DAY)
-    moments_ = together.moment(rows, start, together.needed(rows, 2.0))
+    moments_ = together.moment(rows, start, together.compute_ticks(rows, 2.0))
     for place, row in enumerate(rows):
         alone = Clocks(rates[[row]], step[[row]], mean[[row]], spread[[row]])
         origin = start[[place]]
         assert alone.ticks(FIRST, origin, origin + 3 * DAY)[0] == passed[place]
-        assert alone.moment(FIRST, origin, alone.needed(FIRST, 2.0))[0] == moments_[place]
+        assert alone.moment(FIRST, origin, alone.compute_ticks(FIRST, 2.0))[0] == moments_[place]

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from exporter.domain.judging.current_facts import ClusterFacts
-from exporter.metrics.lines import Block, gzipped
+from exporter.metrics.lines import Block, compress_blocks
 from exporter.web.pages import MAX_WAITING, TEXT_FORMAT
 from exporter.web.server import WebError, WebServer
 from exporter.web.status import ClusterStatus, Status
@@ -47,7 +47,7 @@ class Shown:
         self.gate.wait(30)
         whole = self.exposition
         pieces = [whole[start : start + PIECE_BYTES] for start in range(0, len(whole), PIECE_BYTES)]
-        return gzipped(map(Block, pieces)) if zipped else pieces
+        return compress_blocks(map(Block, pieces)) if zipped else pieces
 
     def ready(self) -> tuple[bool, str]:
         return self.is_ready

@@ -92,7 +92,7 @@ def test_a_list_of_topics_calls_no_cluster_unread_whose_topics_it_has() -> None:
     """One failed poll withdraws nothing; after a few the cluster has no topics, and the page says why."""
     monitor, prod, test, clock = two_clusters()
     prod.poll()
-    monitor.missed(PollFailure("prod", clock.time, 1.0, Reason.CLUSTER_UNREACHABLE, "no broker answers"))
+    monitor.take_failure(PollFailure("prod", clock.time, 1.0, Reason.CLUSTER_UNREACHABLE, "no broker answers"))
 
     def listed() -> tuple[str, list[str]]:
         page = topic_list(monitor.status(), monitor.cluster_facts(), Query())

@@ -226,7 +226,7 @@ def test_missed_hours_are_as_many_as_the_runs_at_fixed_hours_that_did_not_come(h
     last = float(moments[-1])
     until = last + 3 * DAY
     each = streams([("prod", "fixed")], [0], [last], [until])
-    found = judge(each, Baselines.joined([learned, learned]), np.arange(2), until)
+    found = judge(each, Baselines.concatenate([learned, learned]), np.arange(2), until)
     assert 3 * len(hours) - 1.5 <= found.missed_slots[0] <= 3 * len(hours) + 0.5
 
 

@@ -146,7 +146,7 @@ class SilenceRules:
         scores.overdue[at[long]] = clocks.moment(clock[long], start[long], clocks.usual(clock[long]))
         scores.unusual[at[long]] = score[long] > NOTICED_FROM
         candidates = long[score[long] > HELD_FROM]
-        crossing = clocks.needed(clock[candidates], HELD_FROM)
+        crossing = clocks.compute_ticks(clock[candidates], HELD_FROM)
         held_for = until[candidates] - clocks.passes(clock[candidates], start[candidates], HELD_FROM)
         beyond = ticks[candidates] - crossing
         expired = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[candidates]))
@@ -213,7 +213,7 @@ class ExpectationSet:
         self.faulty = int(np.count_nonzero(~sound))
         runs = np.full(len(table), None, object)
         for row in np.flatnonzero(sound & (table.schedule.codes >= 0)).tolist():
-            runs[row] = table.schedule.at(row)
+            runs[row] = table.schedule.value(row)
         clocks = Clocks(
             table.profiles,
             figures["clock_step"],

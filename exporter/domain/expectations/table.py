@@ -51,7 +51,7 @@ class Coded(Generic[T]):
     values: Sequence[T]
 
     @classmethod
-    def of(cls, values: Iterable[T | None]) -> Coded[T]:
+    def encode(cls, values: Iterable[T | None]) -> Coded[T]:
         """Return hashable values, equal ones once."""
         numbers: dict[T, int] = {}
         codes = [-1 if one is None else numbers.setdefault(one, len(numbers)) for one in values]
@@ -67,7 +67,7 @@ class Coded(Generic[T]):
     def __getitem__(self, rows: Rows | slice) -> Coded[T]:
         return Coded(self.codes[rows], self.values)
 
-    def at(self, row: int) -> T | None:
+    def value(self, row: int) -> T | None:
         """Return the value of a row."""
         code = self.codes[row]
         return None if code < 0 else self.values[code]
@@ -76,7 +76,7 @@ class Coded(Generic[T]):
         """Return what is made of each row's value, [n]; ``none`` where it has no value."""
         return np.array([*map(made, self.values), none])[self.codes]
 
-    def in_order(self) -> Coded[T]:
+    def sort(self) -> Coded[T]:
         """Return the same with sorted values."""
         order = sorted(range(len(self.values)), key=self.values.__getitem__)  # type: ignore[arg-type]
         place = np.full(len(order) + 1, -1, np.int32)
@@ -130,7 +130,7 @@ class ExpectationTable:
 
         ``partition`` is invalid where ``whole``, ``profile`` an index into ``rates`` [p, 168]; ``others`` are columns.
         """
-        texts = {**texts, **{name: texts[name].in_order() for name in ("cluster", "topic")}}
+        texts = {**texts, **{name: texts[name].sort() for name in ("cluster", "topic")}}
         numbers = np.where(whole, WHOLE_TOPIC, np.where(partition < 0, IMPOSSIBLE, partition)).astype(np.int32)
         planned = [number for number, one in enumerate(schedule.values) if len(one.deadlines or ()) == HOURS]
         deadlines = np.array([schedule.values[number].deadlines for number in planned], rates.dtype)
@@ -168,7 +168,7 @@ class ExpectationTable:
     def row(self, row: int) -> Expectation:
         """Return a row as an object; an odd profile is an empty one."""
         profile, partition = int(self.profile[row]), int(self.partition[row])
-        found: dict[str, Any] = {name: texts.at(row) for name, texts in self.texts.items()}
+        found: dict[str, Any] = {name: texts.value(row) for name, texts in self.texts.items()}
         found |= {name: replace_nan(values[row]) for name, values in self.figures.items()}
         found |= {name: _count(self.figures[name][row]) for name in ("weeks", "active_slots")}
         return Expectation(
@@ -177,9 +177,9 @@ class ExpectationTable:
                 "partition": None if partition == WHOLE_TOPIC else partition,
                 "end_offset": int(self.end_offset[row]) if self.ended[row] else None,
                 "profile": None if profile == NONE else () if profile == ODD else self.profiles.rates[profile],
-                "schedule": self.schedule.at(row),
-                "rests": self.rests.at(row),
-                "falling": self.falling.at(row),
+                "schedule": self.schedule.value(row),
+                "rests": self.rests.value(row),
+                "falling": self.falling.value(row),
             }
         )
 
@@ -215,7 +215,7 @@ def make_empty_table() -> ExpectationTable:
     """Return a table without rows."""
     numbers, nothing = np.zeros(0, np.int32), np.zeros(0, np.bool_)
     return ExpectationTable.arrange(
-        {name: Coded.of(()) for name in TEXTS},
+        {name: Coded.encode(()) for name in TEXTS},
         {name: np.zeros(0) for name in FIGURES},
         numbers.astype(np.int64),
         nothing,

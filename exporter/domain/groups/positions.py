@@ -92,7 +92,7 @@ class GroupRows:
         shared = known[at] == wanted
         return here[shared], at[shared].astype(np.intp)
 
-    def by_topic(self) -> tuple[GroupRows, Rows]:
+    def group_by_topic(self) -> tuple[GroupRows, Rows]:
         """Return a row for each group and topic, and where the rows of each begin here; its partitions are topics."""
         layout = self.layout
         topic = layout.topic[self.partition]
@@ -112,7 +112,7 @@ def keys_of(group: Rows, partition: Rows) -> NDArray[np.int64]:
     return keys
 
 
-NO_ROWS = GroupRows((), Layout.of({}), np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
+NO_ROWS = GroupRows((), Layout.build({}), np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,7 +201,7 @@ class Positions:
         )
 
     @classmethod
-    def joined(cls, tables: Sequence[Positions], layout: Layout) -> Positions:
+    def concatenate(cls, tables: Sequence[Positions], layout: Layout) -> Positions:
         """Return the positions of different groups as one table by ``layout``, without partitions that it lacks."""
         tables = [NO_POSITIONS, *tables]
         names = [name for table in tables for name in table.rows.names]
@@ -251,7 +251,7 @@ class Positions:
         unread: Flags = (self.reason == ANSWERED) & (self.committed + self.lag > self.start)
         return unread
 
-    def changed(self, **columns: Any) -> Positions:
+    def replace(self, **columns: Any) -> Positions:
         """Return the table with other columns."""
         return replace(self, **columns)
 

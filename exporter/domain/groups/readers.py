@@ -50,7 +50,7 @@ class TopicReaders:
         counts = zip(*(self.count(GroupRole[name.upper()]).tolist() for name in Readership._fields), strict=True)
         return [Readership(*of) if known else None for of, known in zip(counts, self.known.tolist(), strict=True)]
 
-    def named(self, row: int) -> list[tuple[str, GroupRole]]:
+    def list_groups(self, row: int) -> list[tuple[str, GroupRole]]:
         """Return the groups of one topic, and the role of each."""
         low, high = np.searchsorted(self.topic, [row, row + 1])
         pairs = zip(self.group[low:high].tolist(), self.role[low:high].tolist(), strict=True)
@@ -82,7 +82,7 @@ def find_readers(sweep: GroupSweep, topics: Sequence[str]) -> TopicReaders:
     return replace(found, known=known)
 
 
-def why_unknown(sweep: GroupSweep, topic: str) -> str | None:
+def explain_unknown(sweep: GroupSweep, topic: str) -> str | None:
     """Return why more groups may read a topic, for people; None where all that read it are known."""
     if not sweep.complete:
         reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
@@ -124,7 +124,7 @@ def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> li
     """Return the groups of a topic, or those that may read or committed in one partition of it, by name."""
     positions = sweep.positions
     rows = positions.rows
-    roles = dict(find_readers(sweep, [topic]).named(0))
+    roles = dict(find_readers(sweep, [topic]).list_groups(0))
     found = []
     first, numbers = rows.first, {name: number for number, name in enumerate(rows.names)}
     for name in sorted(roles):

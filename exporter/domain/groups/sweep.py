@@ -33,7 +33,7 @@ ROLE_CODES = {role: code for code, role in enumerate(ROLES)}
 
 def roles_of(positions: Positions) -> tuple[GroupRows, Codes]:
     """Return a row for each group and watched topic that it has assigned or committed in, and its role, [n]."""
-    committed, _ = positions.rows.by_topic()
+    committed, _ = positions.rows.group_by_topic()
     numbers = {name: number for number, name in enumerate(committed.layout.topics)}
     held = [
         (group, numbers[topic])

@@ -61,7 +61,7 @@ class CommitProgress(ColumnSet):
         """Return n offsets that are seen for the first time."""
         return cls(np.full(count, now), np.zeros(count, dtype=np.bool_))
 
-    def followed(self, before: Positions, positions: Positions, here: Rows, there: Rows, now: float) -> CommitProgress:
+    def follow(self, before: Positions, positions: Positions, here: Rows, there: Rows, now: float) -> CommitProgress:
         """Return the same of other positions: ``here`` are the new rows of ``there``, those of ``before``."""
         found = CommitProgress.begun(len(positions), now)
         still = before.committed[there] == positions.committed[here]
@@ -93,7 +93,7 @@ class TimeLagLimits:
     tolerance: int
     slack: int
 
-    def allowed(self, high: Offsets) -> Offsets:
+    def width_allowed(self, high: Offsets) -> Offsets:
         """Return how wide a bracket that ends at ``high`` may be."""
         relative = np.floor(RELATIVE_TOLERANCE * (self.now - high)).astype(np.int64)
         allowed: Offsets = np.maximum(self.tolerance, relative)
@@ -127,7 +127,7 @@ class TimeLagSearches:
     hidden_to: Offsets
 
     @classmethod
-    def of(
+    def begin(
         cls, limits: TimeLagLimits, row: Rows, committed: Offsets, latest: Offsets, compacted: Flags
     ) -> TimeLagSearches:
         """Return searches that begin."""
@@ -179,7 +179,7 @@ class TimeLagSearches:
             end = points.place(row[gaps], self.latest[searches[gaps]] - 1)
             after = place.copy()
             after[gaps] = np.minimum(points.record_from(place[gaps]), end)
-        after = points.here(row, after)
+        after = points.find_points_of(row, after)
         targets = np.zeros(len(searches), dtype=np.int64)
         first = before == NOWHERE
         open_ = self._from_start(searches[first], after[first], points)
@@ -216,7 +216,7 @@ class TimeLagSearches:
         older = self.limits.now - np.round(np.sqrt(oldest * np.maximum(self.limits.now - end, oldest))).astype(np.int64)
         later = np.where((end < older) & (older < top), older, (end + top) // 2)
         is_later, is_earlier = (
-            (gap > np.maximum(self.limits.allowed(at), 1))
+            (gap > np.maximum(self.limits.width_allowed(at), 1))
             for gap, at in ((top - end, np.minimum(top, self.limits.now)), (start - low, np.maximum(low, 0)))
         )
         # Before the first known record there is nothing to be found on the earlier side.
@@ -245,7 +245,7 @@ class TimeLagSearches:
         # Later than now is no smaller lag.
         high = np.select(rules, [low, np.maximum(low, now), target - 1], timestamp)
         low = np.where(~exact & hit, timestamp, low)
-        enough: Flags = (high - low <= self.limits.allowed(high)) | (low > now + self.limits.slack)
+        enough: Flags = (high - low <= self.limits.width_allowed(high)) | (low > now + self.limits.slack)
         self._judge(searches[enough], low[enough], high[enough])
         return enough
 
@@ -256,7 +256,7 @@ class TimeLagSearches:
 
     def _chosen(self, searches: Rows, before: Rows, after: Rows, points: Points) -> Offsets:
         """Return a time past the newest timestamp up to the offset, and before that of ``after``."""
-        now, tolerance, allowed = self.limits.now, self.limits.tolerance, self.limits.allowed
+        now, tolerance, allowed = self.limits.now, self.limits.tolerance, self.limits.width_allowed
         committed, at, low = self.committed[searches], points.offset[before], points.timestamp[before]
         bounded = after != NOWHERE
         top = np.where(bounded, _of(points.target, after), now + 1)

@@ -32,7 +32,7 @@ class Points(ColumnSet):
     known: Flags
     """Elsewhere the record at the offset is unknown: no record before it is from ``target`` or later."""
 
-    def of_rows(self, rows: Rows) -> Flags:
+    def are_of(self, rows: Rows) -> Flags:
         """Return which points are of these partitions."""
         if not len(rows):
             return np.zeros(len(self), dtype=np.bool_)
@@ -40,30 +40,30 @@ class Points(ColumnSet):
         wanted[rows] = True
         return wanted[self.row]
 
-    def moved(self, here: Rows) -> Points:
+    def move(self, here: Rows) -> Points:
         """Return the points by other rows: ``here`` is the new row of each old one, -1 where it is gone."""
         row = here[self.row]
         valid = row >= 0
         return Points(row[valid], self.offset[valid], self.target[valid], self.timestamp[valid], self.known[valid])
 
-    def added(self, new: Points) -> tuple[Points, Rows]:
+    def extend(self, new: Points) -> tuple[Points, Rows]:
         """Return the points with what answers proved, in any order, and the partitions with a contradiction.
 
         An answer that contradicts earlier ones shows that records were removed (retention, compaction, an unclean
         election): the new answers are kept, and the earlier ones are dropped.
         """
-        touched = self.of_rows(new.row)
-        both = Points.joined([self[touched], new])
+        touched = self.are_of(new.row)
+        both = Points.concatenate([self[touched], new])
         is_new = np.arange(len(both)) >= len(both) - len(new)
         merged, disproved = _merged(both)
         if len(disproved):
-            valid = is_new | ~both.of_rows(disproved)
+            valid = is_new | ~both.are_of(disproved)
             merged, contradictory = _merged(both[valid])
             if len(contradictory):
                 last = np.zeros(len(both), dtype=np.bool_)
                 last[len(both) - 1 - np.unique(both.row[::-1], return_index=True)[1]] = True
-                merged, _ = _merged(both[valid & (last | ~both.of_rows(contradictory))])
-        joined = Points.joined([self[~touched], merged])
+                merged, _ = _merged(both[valid & (last | ~both.are_of(contradictory))])
+        joined = Points.concatenate([self[~touched], merged])
         return joined[np.argsort(joined.row, kind="stable")], disproved
 
     def place(self, rows: Rows, offsets: Offsets) -> Rows:
@@ -81,7 +81,7 @@ class Points(ColumnSet):
         found = np.maximum.accumulate(known)[places]
         return np.where(found >= np.searchsorted(self.row, rows), found, NOWHERE).astype(np.intp)
 
-    def here(self, rows: Rows, places: Rows) -> Rows:
+    def find_points_of(self, rows: Rows, places: Rows) -> Rows:
         """Return the places that are points of the partition, NOWHERE for others."""
         return np.where(places < np.searchsorted(self.row, rows, "right"), places, NOWHERE).astype(np.intp)
 
@@ -104,7 +104,7 @@ class Points(ColumnSet):
         least = committed[order][at]
         first = self.place(starts, least - 1) - 2
         begin = np.zeros(len(self), dtype=np.intp)
-        mine = self.of_rows(starts)
+        mine = self.are_of(starts)
         begin[mine] = first[np.searchsorted(starts, self.row[mine])]
         points = self[~mine | (np.arange(len(self)) >= begin)]
         many = np.bincount(points.row, minlength=int(rows.max()) + 1)[rows] > POINTS_PER_PARTITION
@@ -114,13 +114,13 @@ class Points(ColumnSet):
         around = np.zeros(len(self) + 1, dtype=np.bool_)
         for offsets in (committed, committed - 1):
             places = self.place(rows, offsets)
-            around[self.record_before(rows, places)] = around[self.here(rows, places)] = True
+            around[self.record_before(rows, places)] = around[self.find_points_of(rows, places)] = True
         around = around[:-1]
         room = np.maximum(POINTS_PER_PARTITION - np.bincount(self.row[around], minlength=self.row[-1] + 1), 0)
         rest = np.flatnonzero(~around)
         newer = np.searchsorted(self.row[rest], self.row[rest], "right") - np.arange(len(rest)) - 1
         around[rest[newer < room[self.row[rest]]]] = True
-        return self[around | ~self.of_rows(rows)]
+        return self[around | ~self.are_of(rows)]
 
 
 def _merged(points: Points) -> tuple[Points, Rows]:

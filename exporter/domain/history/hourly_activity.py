@@ -74,7 +74,7 @@ class FoldedHours(ColumnSet):
     regressions: Integers
     polled: Flags
 
-    def with_topics(self, topic_of: Rows, first_number: int) -> FoldedHours:
+    def add_topics(self, topic_of: Rows, first_number: int) -> FoldedHours:
         """Return the same hours, followed by those of topics as the union of their partitions.
 
         ``topic_of`` [streams] is the number of each stream's topic; topics get the numbers from ``first_number`` on.
@@ -86,7 +86,7 @@ class FoldedHours(ColumnSet):
         at = runs(topic[order], self.hours.hour[order])
         union = self.hours.union(topic_of, first_number)
         return FoldedHours(
-            Hours.joined([self.hours, union]),
+            Hours.concatenate([self.hours, union]),
             np.concatenate([self.records, np.add.reduceat(self.records[order], at)]),
             np.concatenate([self.end_offset, np.full(len(at), UNKNOWN, np.int64)]),
             np.concatenate([self.regressions, np.add.reduceat(self.regressions[order], at)]),
@@ -226,7 +226,7 @@ def _in_hours(counted: _CountedRows) -> Moments:
         regressions=nothing,
     )
     has_fives = np.concatenate([fine, fine[spans]]) & (np.concatenate([near.first, far.first]) >= 0)
-    both = Moments.joined([near, far])
+    both = Moments.concatenate([near, far])
     fives = np.where(has_fives, five_bit(both.first) | five_bit(both.last), 0)
     return replace(both, start_offset=fives.astype(np.int64))
 

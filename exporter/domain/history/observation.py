@@ -66,7 +66,7 @@ class Observed:
     """The first later poll that could not read the stream; UNKNOWN without one."""
     reason: Rows
 
-    def after(self, earlier: Observed) -> Observed:
+    def join_earlier(self, earlier: Observed) -> Observed:
         """Return the same, joined with ``earlier`` knowledge from other polls."""
         until = np.maximum(self.until, earlier.until)
         went_on = (earlier.unreadable_since >= 0) & (self.until < earlier.unreadable_since)

@@ -113,7 +113,7 @@ def add_topics(partitions: Streams, topics: Streams) -> Streams:
     proved = np.where(np.isnan(whole.observed_until), whole.last_advance, whole.observed_until)
     columns = {column.name: getattr(whole, column.name) for column in fields(Streams)}
     whole = Streams(**{**columns, "observed_until": proved})
-    return Streams.joined([partitions, whole])
+    return Streams.concatenate([partitions, whole])
 
 
 def objects(values: Sequence[object]) -> Strings:

@@ -143,7 +143,7 @@ class AuditTopics(ColumnSet):
     """Names of the other groups that committed an offset in it."""
 
     @classmethod
-    def refused(cls, cluster: str, topics: Sequence[str], relations: TopicRelations) -> AuditTopics:
+    def make_refused(cls, cluster: str, topics: Sequence[str], relations: TopicRelations) -> AuditTopics:
         """Return topics that consumer groups read, and that brokers do not list: they may not be described."""
         return cls.blank(
             len(topics),

@@ -43,7 +43,7 @@ def explain_topic(topics: AuditTopics, codes: Codes, row: int, now: float) -> st
     return "; ".join(clause for clause in _clauses(topics, LIVENESS[codes[row]], row, now) if clause)
 
 
-def why_unknown(topics: AuditTopics, row: int) -> str:
+def explain_unknown(topics: AuditTopics, row: int) -> str:
     """Return in a few words why a topic cannot be judged."""
     if topics.unread[row]:
         reason = reason_of_code(int(topics.reason[row]))
@@ -75,7 +75,7 @@ def summarise(topics: AuditTopics, codes: Codes) -> str:
         clauses.append(f"{overdue:,} {'is' if overdue == 1 else 'are'} overdue")
     if unknown := count_of(Liveness.UNKNOWN):
         rows = np.flatnonzero(codes == LIVENESS_CODES[Liveness.UNKNOWN]).tolist()
-        causes = Counter(why_unknown(topics, row) for row in rows).most_common()
+        causes = Counter(explain_unknown(topics, row) for row in rows).most_common()
         why = ", ".join(cause if len(causes) == 1 else f"{cause} ({number:,})" for cause, number in causes)
         clauses.append(f"{unknown:,} cannot be judged: {why}")
     return "; ".join(clauses)
@@ -101,7 +101,7 @@ def _clauses(topics: AuditTopics, liveness: Liveness, row: int, now: float) -> I
     elif liveness is Liveness.UNKNOWN:
         unread, partitions = int(topics.unread[row]), int(topics.partitions[row])
         yield (f"{unread:,} of {plural(partitions, 'partition')} not read: " if 0 < unread < partitions else "") + (
-            why_unknown(topics, row)
+            explain_unknown(topics, row)
         )
         if not np.isnan(last):
             yield f"newest record that is known: {moment(last)}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from exporter.domain.arrays import replace_nan
 from exporter.domain.expectations.silence_rules import JudgedSilences, find_retirement
-from exporter.domain.groups.readers import Readership, find_readers, groups_in, why_unknown
+from exporter.domain.groups.readers import Readership, explain_unknown, find_readers, groups_in
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.detection import Assessment
 from exporter.domain.judging.evidence import evidence
@@ -147,7 +147,7 @@ def _seen_of_topic(one: ClusterFacts, number: int) -> dict[str, Any]:
 
 
 def _seen_of_partition(one: ClusterFacts, row: int) -> dict[str, Any]:
-    reading = one.snapshot.table.reading(row)
+    reading = one.snapshot.table.get_row(row)
     return {
         "partition": int(one.assessment.layout.partition[row]),
         "state": reading.state,
@@ -194,7 +194,7 @@ def make_record(cluster: str, topic: str, partition: int | None, **known: Any) -
     return key | dict.fromkeys(unknown) | empty | known
 
 
-def retired_from(last_advance: float | None, expected_by: float | None) -> float | None:
+def compute_retirement(last_advance: float | None, expected_by: float | None) -> float | None:
     """Return from when a silence is retired that is dead from ``expected_by`` (Unix seconds; None: unknown)."""
     if last_advance is None or expected_by is None:
         return None
@@ -210,7 +210,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         return None
     rows = found.layout.rows_of(topic) if partition is None else slice(row, row + 1)
     proved = table.last_good_poll[rows]
-    reading = None if partition is None else table.reading(row)
+    reading = None if partition is None else table.get_row(row)
     [facts], info = find_facts(one, [row], topics=partition is None), one.snapshot.metadata.topics[topic]
     of_partitions = find_facts(one, range(rows.start, rows.stop), topics=False) if partition is None else []
     judged, expected = facts.follows or facts, int(found.expected[row + len(found.layout) * (partition is None)])
@@ -224,7 +224,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         as_of=one.now,
         **describe_verdict(facts),
         suspect_from=None if facts.last_advance is None else judged.suspect_from,
-        retired_from=retired_from(judged.last_advance, judged.expected_by),
+        retired_from=compute_retirement(judged.last_advance, judged.expected_by),
         missed_slots=judged.missed_slots,
         proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
         last_record=replace_nan(found.newest[number]) if reading is None else reading.newest,
@@ -238,7 +238,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         else [each._asdict() for each in groups_in(sweep, topic, partition)],
         other_groups=[] if sweep is None else sorted(sweep.others or ()),
         all_groups_known=one.readers(topic) is not None,
-        groups_unknown=None if sweep is None else why_unknown(sweep, topic),
+        groups_unknown=None if sweep is None else explain_unknown(sweep, topic),
         log_bytes=log_bytes,
         disk_bytes=disk_bytes,
         replica_of=[

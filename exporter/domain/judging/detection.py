@@ -115,7 +115,7 @@ class Detector:
         layout = snapshot.table.layout
         of_partitions, of_topics, before = self._expected(snapshot.metadata)
         of_each = silences_of(snapshot.table, before)
-        silences = Silences.joined([of_each, unite_by_topic(of_each, layout)])
+        silences = Silences.concatenate([of_each, unite_by_topic(of_each, layout)])
         overrides, place = _overrides(layout, override_of)
         expected = np.concatenate([of_partitions, of_topics])
         rows = np.where(silences.there & (place < 0) & in_force, expected, -1)
@@ -237,7 +237,7 @@ def _overrides(
     found = [(number, override) for number, override in overrides if override is not None]
     place = np.full(len(layout.topics), -1, dtype=np.intp)
     place[[number for number, _ in found]] = np.arange(len(found))
-    return OverrideColumns.of([override for _, override in found]), np.concatenate([place[layout.topic], place])
+    return OverrideColumns.build([override for _, override in found]), np.concatenate([place[layout.topic], place])
 
 
 def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes:

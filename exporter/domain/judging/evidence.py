@@ -115,7 +115,7 @@ def _by_wall_clock(row: StreamFacts) -> str | None:
     return "by its few gaps" if row.rule == GAPS else "by its period, not calibrated"
 
 
-def died_before_polls(dead_from: float | None, polled_from: float | None) -> bool:
+def proves_death_before_polls(dead_from: float | None, polled_from: float | None) -> bool:
     """Return whether a stream was dead at its first poll (both Unix seconds, None where unknown)."""
     return dead_from is not None and polled_from is not None and dead_from <= polled_from
 
@@ -253,7 +253,7 @@ def _limits(row: StreamFacts) -> str | None:
         died = dead if dead_from is None else f"{dead} since {dead_from}"
         if row.verdict == Verdict.DEAD:
             return died
-        if row.last_advance is None or died_before_polls(row.expected_by, row.polled_from):
+        if row.last_advance is None or proves_death_before_polls(row.expected_by, row.polled_from):
             return "; ".join(clause for clause in (died, _abandoned(row)) if clause)
         dead_after = 0.0
         if row.expected_by is not None and row.last_advance is not None:

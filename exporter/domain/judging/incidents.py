@@ -97,7 +97,7 @@ class ClusterStreams:
     """Broker id, NO_LEADER where there is none."""
     of_partitions: Silent
 
-    def named(self, topics: Rows) -> tuple[str, ...]:
+    def list_names(self, topics: Rows) -> tuple[str, ...]:
         """Return the names of topics in order."""
         return tuple(sorted(self.names[number] for number in topics))
 
@@ -178,8 +178,8 @@ def _of_cluster(streams: ClusterStreams, group: Group, with_expectation: int) ->
     if not most and len(leaders) == 1 and leaders[0] != NO_LEADER:
         led = len(np.unique(streams.topic[streams.of_partitions.has_expectation & (streams.leader == leaders[0])]))
         if len(members) > MOST * led:
-            return Incident(streams.named(members), led, since, until, int(leaders[0]), True)
-    return Incident(streams.named(members), with_expectation, since, until, None, most)
+            return Incident(streams.list_names(members), led, since, until, int(leaders[0]), True)
+    return Incident(streams.list_names(members), with_expectation, since, until, None, most)
 
 
 def _at_leaders(streams: ClusterStreams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
@@ -196,7 +196,7 @@ def _at_leaders(streams: ClusterStreams, free: Flags) -> Iterator[tuple[Incident
         for members, *_ in groups_of_silences(units[led], len(led), MOST):
             chosen = led[members]
             since, until = span_of(units.since[chosen], units.overdue[chosen])
-            incident = Incident(streams.named(topics[chosen]), len(led), since, until, int(leader), most=True)
+            incident = Incident(streams.list_names(topics[chosen]), len(led), since, until, int(leader), most=True)
             mine = np.zeros(len(kinds), dtype=np.bool_)
             mine[chosen[units.holdable[chosen]]] = True
             yield incident, judged[mine[place.ravel()]]

@@ -179,7 +179,7 @@ class MeasuredSilences:
     ) -> None:
         """Write what the configuration decides into ``verdict``, ``columns`` and ``lines``."""
         limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
-        overrides = OverrideColumns.of([override])[np.zeros(len(rows), dtype=np.intp)]
+        overrides = OverrideColumns.build([override])[np.zeros(len(rows), dtype=np.intp)]
         silences = self._silences(rows)
         verdict[rows] = overrule_silences(silences, overrides, self.as_of).verdict
         for name, value in (

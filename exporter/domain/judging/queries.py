@@ -111,7 +111,7 @@ def _topic_record(one: ClusterFacts, row: int, facts: StreamFacts) -> dict[str, 
 
 
 def _partition_record(one: ClusterFacts, row: int, facts: StreamFacts) -> dict[str, Any]:
-    reading = one.snapshot.table.reading(row)
+    reading = one.snapshot.table.get_row(row)
     return {
         "cluster": one.cluster,
         "topic": facts.topic,

@@ -63,7 +63,7 @@ def are_over(*, retired: Flags, dead: Flags, silence: Floats, longest: Floats, m
     return over
 
 
-def why_keep(
+def explain_keep(
     names: Sequence[str],
     policies: Sequence[str | None],
     retention: Floats,

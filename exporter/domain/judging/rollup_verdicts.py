@@ -143,7 +143,7 @@ def _in_force(streams: Streams, overrides: Sequence[TopicOverride], as_of: float
         return {}
     known, places = Overrides(overrides), dict[TopicOverride | None, int]()
     _, first, topic = np.unique(streams.topic, return_index=True, return_inverse=True)
-    found = [known.of(streams.cluster[row], streams.name[row], as_of) for row in first.tolist()]
+    found = [known.get(streams.cluster[row], streams.name[row], as_of) for row in first.tolist()]
     of_topics = np.array([places.setdefault(one, len(places)) for one in found], np.intp)
     of_rows = of_topics[topic]
     order = np.argsort(of_rows, kind="stable")

@@ -35,7 +35,7 @@ def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
         found = list(learn_baselines(some, weeks, BY_HOUR))
         detailed = _with_five_minute_slots(some)
         if found and len(detailed):
-            found = [prefer_finer_slots(Baselines.joined(found), list(learn_baselines(detailed, weeks, BY_FIVE)))]
+            found = [prefer_finer_slots(Baselines.concatenate(found), list(learn_baselines(detailed, weeks, BY_FIVE)))]
         yield from found
 
 
@@ -55,7 +55,7 @@ def prefer_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Base
     """Replace baselines in hours by those in slots of five minutes, where these have enough evidence."""
     if not by_five:
         return by_hour
-    fives = Baselines.joined(by_five)
+    fives = Baselines.concatenate(by_five)
     fives = fives[fives.clocked]
     place = {key: row for row, key in enumerate(zip(by_hour.stream.tolist(), by_hour.week.tolist(), strict=True))}
     keys = zip(fives.stream.tolist(), fives.week.tolist(), strict=True)
@@ -65,7 +65,7 @@ def prefer_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Base
     chosen = alone[hourly] & several
     keep = np.ones(len(by_hour), np.bool_)
     keep[hourly[chosen]] = False
-    return Baselines.joined([by_hour[keep], fives[chosen]])
+    return Baselines.concatenate([by_hour[keep], fives[chosen]])
 
 
 def learn_baselines(hours: Hours, weeks: Sequence[int], slot: Slot) -> Iterator[Baselines]:

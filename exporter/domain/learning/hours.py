@@ -59,10 +59,10 @@ class Hours(ColumnSet):
         topic = topic_of[self.stream]
         order = np.lexsort((self.hour, topic))
         mine = replace(self, stream=topic)[order]
-        merged = mine.merged()
+        merged = mine.merge()
         return replace(merged, stream=merged.stream + first_number)
 
-    def merged(self) -> Hours:
+    def merge(self) -> Hours:
         """Return one row for each stream and hour of sorted rows, which may contain an hour several times."""
         if not len(self):
             return self

@@ -173,8 +173,8 @@ class PastWeeks:
         ended = silences[
             select_remembered(place[silences.stream], silences.end - silences.start, begin - silences.end, len(rows))
         ]
-        lasting = self.lasting(week)
-        silences = PastSilences.joined([ended, lasting[place[lasting.stream] >= 0]])
+        lasting = self.select_ongoing(week)
+        silences = PastSilences.concatenate([ended, lasting[place[lasting.stream] >= 0]])
         stream = place[silences.stream]
         one = np.ones(len(rows))
         clocks = Clocks(rates, one, one, one, runs=schedule)
@@ -185,7 +185,7 @@ class PastWeeks:
         lived = np.asarray(begin - self._known.hour[first] * HOUR, np.float64)
         return pauses(stream, missed, length, lived), spells(stream[known], length[known], slow)
 
-    def lasting(self, week: int) -> PastSilences:
+    def select_ongoing(self, week: int) -> PastSilences:
         """Return the silences that last as ``week`` begins, up to then.
 
         A stream that falls silent in that week has ended this silence, so it counts as one that ended.
@@ -210,7 +210,7 @@ class PastWeeks:
         ended = (self._real_ended >= week - weeks) & (self._real_ended < week)
         return self._real[ended & (self._real.start >= oldest)]
 
-    def all(self, week: int) -> PastSilences:
+    def select_baseline(self, week: int) -> PastSilences:
         """Return all silences that ended in the weeks of its baseline, including those shorter than a slot."""
         oldest = FIRST_MONDAY + (week - PERIOD_WEEKS) * WEEK
         ended = (self._ended >= week - WEEKS) & (self._ended < week)
@@ -322,13 +322,13 @@ class _Scored:
         real = history.real(week, WEEKS)
         real = real[place[real.stream] >= 0]
         missed = scored(real, real.start, None)
-        every = history.all(week)
+        every = history.select_baseline(week)
         every = every[place[every.stream] >= 0]
         silences = np.bincount(place[every.stream], minlength=count)
         self.dispersion = dispersion(place[real.stream], missed, silences, self.rates.mean(-1) * slot.hours)
         self._note_largest(place[every.stream], every.end - every.since, every.end)
         # Silences that last as the week begins count with their length at that time.
-        lasting = history.lasting(week)
+        lasting = history.select_ongoing(week)
         lasting = lasting[place[lasting.stream] >= 0]
         self._note_largest(place[lasting.stream], lasting.end - lasting.since, lasting.end)
         none = history.none(week)

@@ -71,7 +71,7 @@ class Rests:
     def __reduce__(self) -> tuple[Any, ...]:
         return Rests, ([one for _, one in self._calendars], self._known, self._today)
 
-    def of_topics(self, low: Iterable[tuple[str, str, int]]) -> Rests:
+    def select_topics(self, low: Iterable[tuple[str, str, int]]) -> Rests:
         """Return the same for some topics. ``low`` is that of ``restrict_drops``."""
         return Rests([one for _, one in self._calendars], restrict_drops(self._known, low), self._today)
 
@@ -82,11 +82,11 @@ class Rests:
             None,
         )
 
-    def of(self, cluster: str, topic: str) -> tuple[Rest, ...]:
+    def get(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         """Return the rests of a topic, in order; they do not overlap."""
         return self._of(cluster, topic)
 
-    def falling(self, cluster: str, topic: str) -> OngoingDrop | None:
+    def find_ongoing_drop(self, cluster: str, topic: str) -> OngoingDrop | None:
         """Return the drop that a topic takes part in and that has not ended, None where there is none."""
         run = self._falling.get(cluster, ())
         if len(run) >= MOST_DAYS or not any(topic in one.topics for one in run):

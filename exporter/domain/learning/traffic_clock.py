@@ -46,7 +46,7 @@ class Profiles:
         """Return what each UTC day of the week counts, [rows, 7]."""
         return np.diff(self._passed[rows], axis=1)
 
-    def at(self, rows: Rows, hour: Rows) -> tuple[Floats, Floats]:
+    def counts(self, rows: Rows, hour: Rows) -> tuple[Floats, Floats]:
         """Return what the week counts before an hour of it, and what that hour counts."""
         day, within = np.divmod(hour, DAY_HOURS)
         before = self._passed[rows, day]
@@ -218,7 +218,7 @@ class Clocks:
 
     def usual(self, rows: Rows) -> Floats:
         """Return the ticks up to which a silence is usual: those of score 0; with a schedule until the run is late."""
-        needed = self.needed(rows, 0.0)
+        needed = self.compute_ticks(rows, 0.0)
         late = self._late[rows]
         return np.where(np.isfinite(late), np.maximum(needed, late), needed)
 
@@ -282,7 +282,7 @@ class Clocks:
         score = np.where(planned & (beyond >= 0.0), alike, score)
         return np.where(ticks <= self._paused(rows), np.minimum(score, PAUSE_SCORE), score)
 
-    def needed(self, rows: Rows, score: Floats | float) -> Floats:
+    def compute_ticks(self, rows: Rows, score: Floats | float) -> Floats:
         """Return the ticks at which the score is reached: the inverse of ``score``; 0 where it is reached at once."""
         planned = ~np.isnan(self._cycle[rows])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -294,7 +294,7 @@ class Clocks:
 
     def passes(self, rows: Rows, start: Floats, score: Floats | float) -> Floats:
         """Return when silences from ``start`` on pass the score; NaN as in ``moment``."""
-        return self.moment(rows, start, self.needed(rows, score))
+        return self.moment(rows, start, self.compute_ticks(rows, score))
 
     def pause_over(self, rows: Rows, start: Floats) -> Floats:
         """Return when the known pauses of streams end that begin at ``start``; NaN as in ``moment``.
@@ -353,5 +353,5 @@ class Clocks:
     def _at(self, rows: Rows, moment: Floats) -> tuple[Floats, Floats]:
         week, rest = np.divmod((moment - FIRST_MONDAY) / HOUR, HOURS)
         hour = np.minimum(rest.astype(np.intp), HOURS - 1)
-        before, rate = self._profiles.at(self._profile(rows), hour)
+        before, rate = self._profiles.counts(self._profile(rows), hour)
         return week, before + rate * (rest - hour)

@@ -73,7 +73,7 @@ def observe(table: Table, seen: Sightings, at: float) -> Table:
         & ~other
     )
     forgotten = other | fell
-    return table.changed(
+    return table.replace(
         read=good,
         other_topic=~good & (table.topic_id != seen.topic_id),
         advanced_by=np.where(other, seen.latest, np.maximum(gained, 0)),
@@ -116,7 +116,7 @@ class Circumstances:
     polled_at: float = -np.inf
     """When the poll was (Unix seconds)."""
 
-    def allowed_since(self, table: Table) -> Floats:
+    def latest_possible_advances(self, table: Table) -> Floats:
         """Return the largest timestamps that were not ahead: nothing was written since each silence began."""
         return np.where(np.isnan(table.silent_since), np.inf, table.silent_since + self.latest_allowed - self.polled_at)
 
@@ -137,7 +137,7 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
     times[rows] = np.where(kinds[rows] == DATED, answers.timestamp, np.nan)
     settles = (kinds == DATED) | (kinds == UNDATED) | (kinds == OLD_FORMAT) | ((kinds == NO_RECORD) & given.tiered)
     settles |= (kinds == UNPROVED) & rested
-    table = table.changed(
+    table = table.replace(
         answer=np.where(settles, kinds, table.answer).astype(np.int8),
         answered=np.where(settles, times, table.answered),
         settled=table.settled | settles,
@@ -151,11 +151,11 @@ def conclude(table: Table, rows: Rows, answers: Answers, given: Circumstances) -
         table.advanced_after,
         failed,
         given,
-        allowed_since=given.allowed_since(table),
+        allowed_since=given.latest_possible_advances(table),
     )
     reasons = np.where(table.settled & (table.answer == UNPROVED), _HIDDEN, reasons)
     shown = np.where(np.isin(state, _WITHOUT_TIMESTAMP), np.nan, table.answered)
-    return table.changed(
+    return table.replace(
         state=np.where(table.read, state, table.state).astype(np.int8),
         reason=np.where(table.read, np.where(state == UNREADABLE, reasons, ANSWERED), table.reason).astype(np.int8),
         newest=np.where(table.read, shown, table.newest),
@@ -244,7 +244,7 @@ def apply_tiers(table: Table, rows: Rows, tier: TierFacts, given: Circumstances)
     with np.errstate(invalid="ignore"):
         preserved = newer < table.advanced_after[rows] - PRESERVED_PAST_SECONDS
         future = newer > given.latest_allowed
-        contradictory = newer > given.allowed_since(table)[rows]
+        contradictory = newer > given.latest_possible_advances(table)[rows]
     dated = np.where(preserved, code[State.PRESERVED], code[State.OBSERVED])
     now = np.where((now == code[State.PENDING]) & known, dated, now)
     now = np.where(concerned & (tier.earliest_local == table.latest[rows]), code[State.IDLE_IN_TIER], now)
@@ -253,13 +253,13 @@ def apply_tiers(table: Table, rows: Rows, tier: TierFacts, given: Circumstances)
     local, tiered = table.earliest_local.copy(), table.latest_tiered.copy()
     state[rows], newest[rows] = now, newer
     local[rows], tiered[rows] = tier.earliest_local, tier.latest_tiered
-    return table.changed(state=state, newest=newest, earliest_local=local, latest_tiered=tiered)
+    return table.replace(state=state, newest=newest, earliest_local=local, latest_tiered=tiered)
 
 
 def miss_poll(table: Table) -> Table:
     """Return the table after a poll that failed for the whole cluster."""
     nobody = np.zeros(len(table), dtype=np.bool_)
-    return table.changed(
+    return table.replace(
         read=nobody,
         restarted=nobody,
         advanced_by=np.zeros(len(table), dtype=np.int64),
@@ -270,4 +270,4 @@ def miss_poll(table: Table) -> Table:
 def clock_set(table: Table, seconds: float) -> Table:
     """Shift all remembered times after the wall clock was set by ``seconds``: silences keep their length."""
     moments = ("last_good_poll", "previous_poll", "last_advance", "silent_since", "advanced_after")
-    return table.changed(**{name: getattr(table, name) + seconds for name in moments})
+    return table.replace(**{name: getattr(table, name) + seconds for name in moments})

@@ -36,7 +36,7 @@ class ClusterState:
     """The columns of STATE_COLUMNS, each [n]."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> ClusterState:
+    def build(cls, snapshot: Snapshot) -> ClusterState:
         """Return the state as of a poll. A partition whose values are of an earlier topic of its name is left out."""
         table, topics = snapshot.table, snapshot.metadata.topics
         rows = np.flatnonzero(~np.isnan(table.last_good_poll) & ~table.other_topic)
@@ -53,4 +53,4 @@ class ClusterState:
 
     def table(self, numbers: NDArray[np.int64]) -> Table:
         """Return the table of a poller that goes on from here; ``numbers`` are those of ``topic_ids`` in it."""
-        return Table.empty(self.layout).changed(topic_id=numbers[self.layout.topic], **self.columns)
+        return Table.empty(self.layout).replace(topic_id=numbers[self.layout.topic], **self.columns)

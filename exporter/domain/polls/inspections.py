@@ -28,7 +28,7 @@ class LogSizes:
     """Why a partition has no log: ``storage-error`` where a disk of the broker is offline."""
 
     @classmethod
-    def failed(cls, count: int, reason: Reason) -> LogSizes:
+    def make_failed(cls, count: int, reason: Reason) -> LogSizes:
         """Return n partitions of which a broker told nothing."""
         return cls(Counts.unknown(count), np.zeros(count, dtype=np.int64), reason)
 

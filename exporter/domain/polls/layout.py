@@ -35,7 +35,7 @@ class Layout:
         self._index = {name: number for number, name in enumerate(self.topics)}
 
     @classmethod
-    def of(cls, partitions: Mapping[str, Iterable[int]]) -> Layout:
+    def build(cls, partitions: Mapping[str, Iterable[int]]) -> Layout:
         """Return the layout of topic name -> partition numbers, in any order."""
         numbered = {name: sorted(partitions[name]) for name in sorted(partitions)}
         numbers = [number for of_topic in numbered.values() for number in of_topic]
@@ -109,7 +109,7 @@ class Layout:
         topics, counts = np.unique(self.topic[rows], return_counts=True)
         return Layout([self.topics[number] for number in topics.tolist()], counts.tolist(), self.partition[rows])
 
-    def joined(self, rows: Rows, other: Layout, others: Rows) -> tuple[Layout, Rows]:
+    def join(self, rows: Rows, other: Layout, others: Rows) -> tuple[Layout, Rows]:
         """Return a layout of these rows and of ``others`` of another layout, which have no partition in common.
 
         All topics of this one stay. The second is where each row comes from: a row here, or ``len(self)`` and a row of

@@ -36,14 +36,14 @@ class Membership:
         self.first_in_sync, self.in_sync = in_sync
 
     @classmethod
-    def led(cls, layout: Layout, leader: NDArray[np.int32]) -> Membership:
+    def make_bare(cls, layout: Layout, leader: NDArray[np.int32]) -> Membership:
         """Return partitions with their leaders alone, for look-ups."""
         nobody = np.zeros(len(layout) + 1, dtype=np.intp), np.zeros(0, dtype=np.int32)
         return cls(layout, leader, nobody, nobody)
 
     def part(self, rows: Rows) -> Membership:
         """Return some rows, which are in order and each given once, with their leaders alone."""
-        return Membership.led(self.layout.part(rows), self.leader[rows])
+        return Membership.make_bare(self.layout.part(rows), self.leader[rows])
 
     def restore_topics_of(self, before: Membership, names: Collection[str]) -> Membership:
         """Return the same, with the partitions of some topics taken from ``before``, without a leader.
@@ -54,7 +54,7 @@ class Membership:
         remain, restored = np.ones(len(here), dtype=np.bool_), np.zeros(len(there), dtype=np.bool_)
         for name in names:
             remain[here.rows_of(name)], restored[there.rows_of(name)] = False, True
-        layout, wanted = here.joined(np.flatnonzero(remain), there, np.flatnonzero(restored))
+        layout, wanted = here.join(np.flatnonzero(remain), there, np.flatnonzero(restored))
         leaderless = np.full(len(there), NO_LEADER, dtype=np.int32)
         return Membership(
             layout,
@@ -124,7 +124,7 @@ def are_uncompacted(infos: Iterable[TopicInfo]) -> Flags:
     )
 
 
-NO_PARTITIONS = Membership.led(Layout.of({}), np.zeros(0, dtype=np.int32))
+NO_PARTITIONS = Membership.make_bare(Layout.build({}), np.zeros(0, dtype=np.int32))
 """The partitions of no topic."""
 
 

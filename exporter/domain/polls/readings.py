@@ -166,7 +166,7 @@ class Answers(ColumnSet):
         return cls.blank(count, reason=NO_ANSWER, epoch=-1)
 
     @classmethod
-    def failed(cls, count: int, reason: Reason) -> Answers:
+    def make_failed(cls, count: int, reason: Reason) -> Answers:
         """Return n rows that could not be read for the same reason."""
         answers = cls.none(count)
         answers.reason[:] = reason_code(reason)

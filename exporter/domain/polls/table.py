@@ -123,7 +123,7 @@ class Table:
         """The broker that answered the last poll; where it did not read the offsets, as ``leader``."""
         return np.where(self.read, self.led_by, self.leader)
 
-    def reading(self, row: int) -> Reading:
+    def get_row(self, row: int) -> Reading:
         """Return one row as the last poll saw it."""
         state, reason, leader = (int(of[row]) for of in (self.state_now, self.reason_now, self.leader_now))
         as_read = (
@@ -131,7 +131,7 @@ class Table:
         )
         return Reading(STATES[state], None if leader == NO_LEADER else leader, reason_of_code(reason), *as_read)
 
-    def changed(self, **columns: Any) -> Table:
+    def replace(self, **columns: Any) -> Table:
         """Return the table with other columns."""
         return replace(self, **columns)
 

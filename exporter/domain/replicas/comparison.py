@@ -104,7 +104,7 @@ class ReplicaTable:
     def __len__(self) -> int:
         return len(self.layout)
 
-    def reading(self, row: int) -> ReplicaReading:
+    def get_row(self, row: int) -> ReplicaReading:
         """Return one row as an object."""
         return ReplicaReading(
             REPLICA_STATES[self.state[row]],
@@ -120,7 +120,7 @@ class ReplicaTable:
             if name == target:
                 rows = self.layout.rows_of(topic)
                 each = range(rows.start, rows.stop)
-                found[topic] = [self.reading(row) for row in each if partition in (None, self.layout.partition[row])]
+                found[topic] = [self.get_row(row) for row in each if partition in (None, self.layout.partition[row])]
         return {topic: readings for topic, readings in found.items() if readings}
 
     def unread(self, reason: NotCompared) -> ReplicaTable:

@@ -29,7 +29,7 @@ class Naming:
     exclude: Sequence[re.Pattern[str]] = ()
 
     @classmethod
-    def of(cls, pattern: str, replacement: str, include: Iterable[str], exclude: Iterable[str]) -> Naming:
+    def compile(cls, pattern: str, replacement: str, include: Iterable[str], exclude: Iterable[str]) -> Naming:
         """Compile it. Raises re.error."""
         return cls(re.compile(pattern), replacement, [*map(re.compile, include)], [*map(re.compile, exclude)])
 

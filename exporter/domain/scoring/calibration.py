@@ -164,7 +164,7 @@ class Unusual:
         """Return the topic-weeks of the chosen silences."""
         return set(zip(self.topic[chosen].tolist(), self.week[chosen].tolist(), strict=True))
 
-    def beside(self, chosen: Flags) -> Flags:
+    def find_companions(self, chosen: Flags) -> Flags:
         """Return which silences share a topic-week with a chosen one."""
         theirs, pairs = self.topic_weeks(chosen), zip(self.topic.tolist(), self.week.tolist(), strict=True)
         return np.array([each in theirs for each in pairs], bool)
@@ -250,7 +250,9 @@ def _labelled(unusual: Unusual, kind: str) -> _Alone:
 
     Silences of an incident are left out: they were held as one, so that single dead verdicts were not to be expected.
     """
-    excluded = _together(unusual) if kind == TOPIC else unusual.beside(unusual.labelled & (unusual.kind == TOPIC))
+    excluded = (
+        _together(unusual) if kind == TOPIC else unusual.find_companions(unusual.labelled & (unusual.kind == TOPIC))
+    )
     mine = unusual.labelled & (unusual.kind == kind) & ~excluded
     return _Alone(unusual.topic[mine], unusual.week[mine], unusual.week_ended[mine], unusual.score[mine])
 
@@ -261,8 +263,8 @@ def _alone(unusual: Unusual, kind: str) -> _Alone:
     Topic-weeks with a label are left out: thresholds are not fitted to these. Incidents are looked for among all
     silences, labelled or not: without the labelled ones the others might be too few for an incident.
     """
-    explained = unusual.beside(_together(unusual) if kind == TOPIC else unusual.kind == TOPIC)
-    mine = (unusual.kind == kind) & ~unusual.beside(unusual.labelled)
+    explained = unusual.find_companions(_together(unusual) if kind == TOPIC else unusual.kind == TOPIC)
+    mine = (unusual.kind == kind) & ~unusual.find_companions(unusual.labelled)
     alone = mine & ~explained
     judged: dict[int, int] = {}
     for (of, _, week), count in unusual.judged.items():

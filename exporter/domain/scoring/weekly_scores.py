@@ -54,7 +54,7 @@ def maxima(hours: Hours, baselines: Baselines, weeks: Sequence[int]) -> Maxima:
     alarm is right, whatever follows.
     """
     made = [_in_slots(hours, baselines, slot, weeks) for slot in (BY_HOUR, BY_FIVE)]
-    return Maxima.joined(made)
+    return Maxima.concatenate(made)
 
 
 def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[int]) -> Maxima:
@@ -114,7 +114,7 @@ def _ended(hours: Hours, active: Hours, week: Integers, slot: Slot) -> _Ended:
     start = np.asarray(active.hour[some] * HOUR, np.float64)
     end = start + (longest[some] + 1) * slot.seconds
     inside = _Ended(active.stream[some], week[some], week[some], start, end)
-    return _Ended.joined([across, inside])
+    return _Ended.concatenate([across, inside])
 
 
 def _worst(found: _Ended, missed: Floats) -> Rows:
