@@ -50,7 +50,7 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(brokers: Mapping[st
     printed = kafka_tool(cache, "org.apache.kafka.tools.LogDirsCommand", *options).stdout
     [listing] = json.loads(printed.splitlines()[-1])["brokers"]
     by_tool = {row["partition"]: row["size"] for folder in listing["logDirs"] for row in folder["partitions"]}
-    assert by_tool == dict(enumerate(sizes))
+    assert by_tool == {f"{TOPIC}-{number}": size for number, size in enumerate(sizes)}
 
 
 def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:

@@ -321,14 +321,14 @@ def test_a_topic_that_could_not_be_described_is_not_one_that_nobody_reads(cluste
     poller = Poller("prod", table, [watch], cluster.clock)
     poller.poll()
     assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": None}
-    read = cluster.committed
+    read = cluster.read_committed
 
     def polled_meanwhile(names: Iterable[str]) -> Committed:
         poller.poll()
         return read(names)
 
     table.topic_errors = {}
-    cluster.committed = polled_meanwhile  # type: ignore[method-assign]
+    cluster.read_committed = polled_meanwhile  # type: ignore[method-assign]
     assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": None}, "it was not described before"
     assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": {}}
     table.topic_errors = {"b": Reason.UNAUTHORIZED}

@@ -76,7 +76,7 @@ class Connection:
     def reconnect(self) -> None:
         self.reconnected += 1
 
-    def unexplained(self, request: str, answer: BaseException) -> None:
+    def log_unexplained(self, request: str, answer: BaseException) -> None:
         cause = answer.args[0]
         self.unexplained_answers.append((request, cause.code() if isinstance(cause, KafkaError) else answer))
 

@@ -47,7 +47,7 @@ class Client:
     def serve(self) -> None:
         pass
 
-    def unexplained(self, request: str, _: object) -> None:
+    def log_unexplained(self, request: str, _: object) -> None:
         self.unexplained_answers.append(request)
 
     def ask(self, wanted: Sequence[confluent_kafka.TopicPartition]) -> Future[Mapping[object, object]]:

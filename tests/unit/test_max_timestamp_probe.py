@@ -47,7 +47,7 @@ class Cluster:
             for key, times in self.times.items()
         }
 
-    def by_row(self, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
+    def look_up(self, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
         answers = []
         for row, target in zip(rows.tolist(), np.broadcast_to(targets, rows.shape).tolist(), strict=True):
             self.lookups += 1

@@ -60,7 +60,7 @@ class Cluster:
     def describe_configs(self, resources: Sequence[Any], **_: Any) -> Mapping[Any, Future[Any]]:
         return {resource: self._future(resource.name) for resource in resources}
 
-    def unexplained(self, _: str, answer: BaseException) -> None:
+    def log_unexplained(self, _: str, answer: BaseException) -> None:
         """The log gets an answer without a reason."""
         self.logged.append(answer)
 

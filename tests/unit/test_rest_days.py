@@ -113,10 +113,10 @@ def test_a_batch_of_topics_rests_as_it_does_among_all() -> None:
     days = {5: ["a", "b"], 6: ["b", "c"]}
     whole = Rests((), [Drop("prod", day, frozenset(topics), 9) for day, topics in days.items()], 30)
     without = Rests((), [Drop("prod", day, judged=9, low=len(topics)) for day, topics in days.items()], 30)
-    batch = pickle.loads(pickle.dumps(without)).of_topics([("prod", "a", 5)])  # noqa: S301 - Spark sends it so
-    assert batch.of("prod", "a") == whole.get("prod", "a") != ()
-    assert batch.of("prod", "a")[0].why == "2 of 9 topics rested"
-    assert batch.of("prod", "c") == batch.of("far", "a") == ()
+    batch = pickle.loads(pickle.dumps(without)).select_topics([("prod", "a", 5)])  # noqa: S301 - Spark sends it so
+    assert batch.get("prod", "a") == whole.get("prod", "a") != ()
+    assert batch.get("prod", "a")[0].why == "2 of 9 topics rested"
+    assert batch.get("prod", "c") == batch.get("far", "a") == ()
 
 
 @pytest.mark.parametrize(
