@@ -178,7 +178,7 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
         suspect_from=_seconds(more.get("suspect_from")) if usable else None,
         retired_from=compute_retirement(judged["last_advance"], judged["expected_by"]),
         missed_slots=more.get("missed_slots"),
-        proved_until=_seconds(more.get("observed_until")),
+        observed_until=_seconds(more.get("observed_until")),
         owner=Owners([each.make_owner() for each in settings.owners]).get(cluster, subject.topic),
         expectation=describe_expectation(row.expectation, published.published.published_at, in_force=usable),
         weekly_scores=_weekly_scores(row),
@@ -192,14 +192,14 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
 def _published_verdict(row: TopicRow, *, usable: bool) -> dict[str, Any]:
     """Return the verdict of the rollup as of then; ``learning`` where it is not ``usable`` any more."""
     found, more = row.expectation, row.further
-    last = found.last_advance
+    last, until = found.last_advance, _seconds(more.get("observed_until"))
     return {
         "verdict": found.verdict if usable else str(Verdict.LEARNING),
         "evidence": found.evidence if usable else "learning: no expectation of it is in force",
         "incident": found.incident if usable else None,
         "silence_score": more.get("silence_score") if usable else None,
         "last_advance": last,
-        "silence_seconds": None if last is None else max(0.0, found.as_of - last),
+        "silence_seconds": None if last is None or until is None else max(0.0, until - last),
         "expected_by": _seconds(more.get("expected_by")) if usable else None,
     }
 

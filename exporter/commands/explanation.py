@@ -93,7 +93,7 @@ def _present(record: Record) -> Iterator[str]:
     yield _labelled("last advance", "unknown" if last is None else moment(last))
     if record["last_record"] is not None:
         yield _labelled("newest record", _newest(record))
-    if last is not None and (until := record["proved_until"]) is not None:
+    if last is not None and (until := record["observed_until"]) is not None:
         yield _labelled("silence", f"{duration(max(0.0, until - last))}, proved until {moment(until)}")
     if expectation is not None and record["override"] is None:
         if expectation["schedule"] is not None:
@@ -114,7 +114,7 @@ def _present(record: Record) -> Iterator[str]:
 
 def _newest(record: Record) -> str:
     """Return the timestamp of the newest record, which clock set it, and how far it can be trusted."""
-    newest, last, until, config = (record[name] for name in ("last_record", "last_advance", "proved_until", "config"))
+    newest, last, until, config = (record[name] for name in ("last_record", "last_advance", "observed_until", "config"))
     details = [moment(newest)]
     if config is not None and config["timestamp_type"] is not None:
         details.append(f"by {_clock_of(config)}")
@@ -219,7 +219,7 @@ def _changes(record: Record) -> Iterator[str]:
         for name, at in (("suspect", record["suspect_from"]), ("dead", record["expected_by"]), ("retired", retired)):
             if at is None or (at >= retired and name != "retired"):
                 continue
-            over = at <= (record["proved_until"] or record["as_of"])
+            over = at <= (record["observed_until"] or record["as_of"])
             if not over and verdict == name:
                 continue  # dead already before the first poll: it was retired at once
             yield f"  - ({name} since {moment(at)})" if over else f"  - silence past {moment(at)}: {name}"

@@ -90,7 +90,7 @@ def lines_of(**known: Any) -> list[str]:
         suspect_from=facts.suspect_from,
         retired_from=compute_retirement(facts.last_advance, facts.expected_by),
         missed_slots=facts.missed_slots,
-        proved_until=None if silence is None else silence.until,
+        observed_until=None if silence is None else silence.until,
         expectation=row and describe_expectation(row, None, in_force=True),
         **known,
     )

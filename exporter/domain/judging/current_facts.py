@@ -170,22 +170,21 @@ def _siblings(found: Assessment, topic: int) -> dict[str, int]:
 
 def describe_verdict(row: StreamFacts) -> dict[str, Any]:
     """Return the verdict of a stream and the facts behind it, as values for JSON."""
-    last = row.last_advance
     return {
         "verdict": str(row.verdict),
         "evidence": evidence(row),
         "incident": row.incident,
         "silence_score": row.silence_score,
-        "last_advance": last,
-        "silence_seconds": None if last is None else max(0.0, row.as_of - last),
-        "expected_by": None if last is None else row.expected_by,
+        "last_advance": row.last_advance,
+        "silence_seconds": row.silence_seconds,
+        "expected_by": None if row.last_advance is None else row.expected_by,
     }
 
 
 def make_record(cluster: str, topic: str, partition: int | None, **known: Any) -> dict[str, Any]:
     """Return a record of a topic or partition, as values for JSON; what is not ``known`` is None or empty."""
     unknown = (
-        *("suspect_from", "retired_from", "missed_slots", "proved_until", "last_record", "reading", "owner"),
+        *("suspect_from", "retired_from", "missed_slots", "observed_until", "last_record", "reading", "owner"),
         *("override", "config", "expectation", "weekly_scores", "groups", "groups_unknown", "log_bytes", "disk_bytes"),
         "past_alarms",
     )
@@ -226,7 +225,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         suspect_from=None if facts.last_advance is None else judged.suspect_from,
         retired_from=compute_retirement(judged.last_advance, judged.expected_by),
         missed_slots=judged.missed_slots,
-        proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
+        observed_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
         last_record=replace_nan(found.newest[number]) if reading is None else reading.newest,
         reading=None if reading is None else describe_reading(reading),
         owner=info.owner,
