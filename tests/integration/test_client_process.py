@@ -258,10 +258,10 @@ def test_the_end_of_the_process_costs_a_sweep_nothing(cluster: FakeCluster) -> N
     key = TopicPartition("bench-0000", 0)
     membership = source.metadata().membership
     leader = int(membership.leader[membership.layout.rows([key])[0]])
-    assert source.groups.committed(names).failed == {}
+    assert source.groups.read_committed(names).failed == {}
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
     threading.Timer(0.5, os.kill, [process.pid, signal.SIGKILL]).start()
     assert end_of(source, key, leader).offset == 3
-    assert source.groups.committed(names).failed == {}
+    assert source.groups.read_committed(names).failed == {}
     source.close()

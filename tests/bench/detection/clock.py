@@ -103,12 +103,12 @@ class ProductClock:
         at = silences.unit, silences.week
         row, begin = self._begin(silences)
         with np.errstate(over="ignore", invalid="ignore"):
-            known = self.promised[at] & np.isfinite(clocks.needed(row, threshold + self.dead[at]))
+            known = self.promised[at] & np.isfinite(clocks.compute_ticks(row, threshold + self.dead[at]))
             when = clocks.passes(row, begin, threshold + self.dead[at])
         hours = np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
         longest, since = self.longest[at] * 3600.0, self._seconds(silences.start)
         slow, more = np.flatnonzero(~np.isnan(longest)), np.zeros(len(silences))
-        rested = [rests.of(CLUSTER, self.topics[unit]) for unit in silences.unit[slow].tolist()]
+        rested = [rests.get(CLUSTER, self.topics[unit]) for unit in silences.unit[slow].tolist()]
         more[slow] = extra_seconds_for_rests(longest[slow], since[slow], rested)
         return np.fmin(hours, self._limits(silences, threshold) + more / 3600.0)
 
@@ -172,7 +172,7 @@ def product_clock(trial: Trial, drops: Sequence[Drop]) -> ProductClock:
 
     def known(today: int) -> Known:
         rests = Rests(drops=[one for one in drops if one.day < today], today=today)
-        of = [(*rests.of(CLUSTER, one), *_falling(rests, one)) for one in units.names]
+        of = [(*rests.get(CLUSTER, one), *_falling(rests, one)) for one in units.names]
         return Known(today * DAY, clocks(of), rests, Resting(of, np.arange(len(units))))
 
     # A day is known when it is over, that the fleet is back a day later, and no drop holds longer than its limit.
@@ -192,5 +192,5 @@ def product_clock(trial: Trial, drops: Sequence[Drop]) -> ProductClock:
 
 
 def _falling(rests: Rests, topic: str) -> Sequence[Rest]:
-    drop = rests.falling(CLUSTER, topic)
+    drop = rests.find_ongoing_drop(CLUSTER, topic)
     return () if drop is None else [Rest(drop.since, drop.until, "", seen=True)]

@@ -28,7 +28,7 @@ def history(units: Units) -> History:
     hours, first = hours_of(units), first_week_of(units.fleet)
     # With the week after the last one, so that there is a baseline wherever there is a record.
     made = list(baselines(hours, range(first + 1, first + units.fleet.weeks + 1)))
-    return History(hours, Baselines.joined(made))
+    return History(hours, Baselines.concatenate(made))
 
 
 def first_week_of(fleet: Fleet) -> int:

@@ -80,7 +80,7 @@ def _delays(times: Floats, cuts: Floats) -> tuple[Floats, Floats, Floats]:
     end = np.append(first[1:], len(micros)) - 1
     hours = Hours(none.astype(np.intp), hour, micros[first], micros[end], none > 0, none.astype(np.int16))
     begin = round((MONDAY - FIRST_MONDAY) / WEEK)
-    made = Baselines.joined(list(baselines(hours, range(begin + 1, begin + WEEKS + 1))))
+    made = Baselines.concatenate(list(baselines(hours, range(begin + 1, begin + WEEKS + 1))))
     row = np.searchsorted(made.week, begin + np.floor(last / 168).astype(np.int64))
     clocks, since = made.clocks(), MONDAY + last * HOUR
     start = clocks.start(row, (np.floor(since / HOUR) + 1.0) * HOUR)
