@@ -16,10 +16,20 @@ import click
 
 from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError, exporter_here
 from exporter.commands.explanation import explain, plain
-from exporter.domain.judging.current_facts import compute_retirement, describe_expectation, make_record
-from exporter.domain.overrides import Owners
+from exporter.domain.arrays import replace_nan
+from exporter.domain.judging.current_facts import (
+    compute_retirement,
+    describe_expectation,
+    describe_override,
+    describe_verdict,
+    make_record,
+)
+from exporter.domain.judging.detection import overrule_silences
+from exporter.domain.judging.stream_facts import StreamFacts
+from exporter.domain.overrides import OverrideColumns, Overrides, Owners
+from exporter.domain.polls.silence import Silences
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
-from exporter.domain.verdicts import Verdict
+from exporter.domain.verdicts import VERDICTS, Expectation, TopicOverride, Verdict
 from exporter.history.published import ExpectationsError, TopicRow, TopicRows, is_in_force, read_topic_rows
 from exporter.settings.schema import Settings
 from exporter.web.config_file import WebConfigError
@@ -165,21 +175,25 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
     if (row := rows.get(subject.partition)) is None:
         partitions = f"{numbers[0]} to {numbers[-1]}" if numbers else "not published"
         raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {partitions}")
-    usable = is_in_force(published.published.as_of, time.time(), settings.expectations.max_age)
+    now = time.time()
+    usable = is_in_force(published.published.as_of, now, settings.expectations.max_age)
+    override = Overrides([each.make_override() for each in settings.overrides]).get(cluster, subject.topic, now)
     alarms = published.published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
-    verdicts = {number: _published_verdict(one, usable=usable) for number, one in rows.items()}
+    verdicts = {number: _published_verdict(one, override, usable=usable) for number, one in rows.items()}
     judged, more = verdicts[subject.partition], row.further
+    learned = usable and override is None
     return make_record(
         cluster,
         subject.topic,
         subject.partition,
         as_of=row.expectation.as_of,
         **judged,
-        suspect_from=_seconds(more.get("suspect_from")) if usable else None,
+        suspect_from=_seconds(more.get("suspect_from")) if learned and judged["last_advance"] is not None else None,
         retired_from=compute_retirement(judged["last_advance"], judged["expected_by"]),
-        missed_slots=more.get("missed_slots"),
+        missed_slots=more.get("missed_slots") if learned else None,
         observed_until=_seconds(more.get("observed_until")),
         owner=Owners([each.make_owner() for each in settings.owners]).get(cluster, subject.topic),
+        override=None if override is None else describe_override(override),
         expectation=describe_expectation(row.expectation, published.published.published_at, in_force=usable),
         weekly_scores=_weekly_scores(row),
         past_alarms=None if alarms is None else asdict(alarms),
@@ -189,10 +203,12 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
     )
 
 
-def _published_verdict(row: TopicRow, *, usable: bool) -> dict[str, Any]:
-    """Return the verdict of the rollup as of then; ``learning`` where it is not ``usable`` any more."""
+def _published_verdict(row: TopicRow, override: TopicOverride | None, *, usable: bool) -> dict[str, Any]:
+    """Return the verdict as of the rollup, that of an ``override`` if any; ``learning`` where it is not ``usable``."""
     found, more = row.expectation, row.further
     last, until = found.last_advance, _seconds(more.get("observed_until"))
+    if override is not None:
+        return _overruled_verdict(found, until, override)
     return {
         "verdict": found.verdict if usable else str(Verdict.LEARNING),
         "evidence": found.evidence if usable else "learning: no expectation of it is in force",
@@ -200,8 +216,29 @@ def _published_verdict(row: TopicRow, *, usable: bool) -> dict[str, Any]:
         "silence_score": more.get("silence_score") if usable else None,
         "last_advance": last,
         "silence_seconds": None if last is None or until is None else max(0.0, until - last),
-        "expected_by": _seconds(more.get("expected_by")) if usable else None,
+        "expected_by": _seconds(more.get("expected_by")) if usable and last is not None else None,
     }
+
+
+def _overruled_verdict(row: Expectation, until: float | None, override: TopicOverride) -> dict[str, Any]:
+    """Return the verdict that the configuration gives a silence as of the rollup, proved ``until`` then."""
+    last = row.last_advance
+    silences = Silences.blank(1, since=0.0, until=0.0)
+    if last is not None and until is not None:
+        silences = Silences.blank(1, there=True, known=True, advanced=True, since=last, until=max(last, until))
+    judged = overrule_silences(silences, OverrideColumns.build([override]), row.as_of)
+    facts = StreamFacts(
+        as_of=row.as_of,
+        topic=row.topic,
+        partition=row.partition,
+        verdict=VERDICTS[judged.verdict[0]],
+        last_advance=last,
+        observed_until=until,
+        expected_by=replace_nan(judged.expected_by[0]),
+        override=override,
+        silence=silences.silence(0),
+    )
+    return describe_verdict(facts)
 
 
 def _seconds(at: datetime | None) -> float | None:

@@ -63,6 +63,7 @@ def judge_poll(seen: PolledCluster) -> Iterator[Finding]:
     """Check what the poll could read of brokers, topics and their settings."""
     snapshot = seen.snapshot
     unreadable = problems.unreadable(snapshot)
+    lost = bool((~snapshot.table.read).any() or snapshot.metadata.invisible)
     found = (
         (
             "versions",
@@ -73,7 +74,9 @@ def judge_poll(seen: PolledCluster) -> Iterator[Finding]:
         (
             "poll",
             unreadable,
-            "their silence is not proved while this lasts: no verdict dead, and gaps in history",
+            "their silence is not proved while this lasts: no verdict dead, and gaps in history"
+            if lost
+            else "their newest timestamp and staleness are unknown while this lasts; silence is judged by offsets",
             "fix what the other lines name; poll.request_timeout (and poll.interval) where brokers are slow",
         ),
         (
@@ -92,26 +95,36 @@ def judge_poll(seen: PolledCluster) -> Iterator[Finding]:
     for check, problem, costs, fix in found:
         if problem:
             what, _, right = problem.partition(STEP)
-            yield Finding(check, Severity.WARNING, what, costs, _GRANT_TOPICS if right else fix)
-    if not unreadable:
+            yield Finding(
+                check, Severity.WARNING, what, costs, f"{fix}; for the missing right: {_GRANT_TOPICS}" if right else fix
+            )
+    if not lost:
         read = f"{plural(len(snapshot.table), 'partition')} read in {snapshot.duration_seconds:.1f} s"
         yield Finding("poll", Severity.OK, read)
-    yield _rights(seen)
+    yield from _rights(seen)
 
 
-def _rights(seen: PolledCluster) -> Finding:
-    """Say how many topics may be described. Topics without the right are not listed, so their number is unknown."""
+def _rights(seen: PolledCluster) -> Iterator[Finding]:
+    """Say how many topics may be described, and which may not. Kafka lists no topic without the right: only those that
+    topics.include names are known.
+    """
     visible = max((one.visible_topics for one in seen.reached.values() if one.visible_topics is not None), default=None)
-    topics = seen.snapshot.metadata.topics.values()
-    selected = sum(topic.reason is not Reason.UNAUTHORIZED for topic in topics)
+    topics = seen.snapshot.metadata.topics
+    forbidden = [name for name, topic in topics.items() if topic.reason is Reason.UNAUTHORIZED]
+    selected = len(topics) - len(forbidden)
     how_many = f"{plural(selected, 'topic')} selected by topics.include and topics.exclude"
     if visible is not None:
         how_many = f"{plural(visible, 'topic')} visible, {how_many}"
     if selected:
-        return Finding("rights", Severity.OK, f"Describe: {how_many}; topics without the right are not listed")
-    what, costs = f"no topic to watch: {how_many}", "nothing of this cluster is watched"
-    fix = _GRANT_TOPICS if not visible else "compare topics.include and topics.exclude with the names of the topics"
-    return Finding("rights", Severity.ERROR, what, costs, fix)
+        yield Finding("rights", Severity.OK, f"Describe: {how_many}; topics without the right are not listed")
+    else:
+        what, costs = f"no topic to watch: {how_many}", "nothing of this cluster is watched"
+        fix = _GRANT_TOPICS if not visible else "compare topics.include and topics.exclude with the names of the topics"
+        yield Finding("rights", Severity.ERROR, what, costs, fix)
+    if forbidden:
+        what = f"Describe is missing on {plural(len(forbidden), 'topic')} that topics.include names: "
+        costs = "they are unreadable (reason unauthorized): not watched"
+        yield Finding("rights", Severity.ERROR, what + list_some(sorted(forbidden)), costs, _GRANT_TOPICS)
 
 
 def future_records(seen: PolledCluster) -> Iterator[Finding]:

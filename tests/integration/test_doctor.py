@@ -125,10 +125,11 @@ def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(sec
     assert findings_of(found, "rights") == [
         ("warning", "settings of topics could not be read; offsets are read: unauthorized 1 (doctored)"),
         ("ok", f"Describe: {counts}; topics without the right are not listed"),
+        ("error", "Describe is missing on 1 topic that topics.include names: hidden"),
     ]
     assert findings_of(found, "poll") == [("warning", "unreadable: unauthorized 1 (hidden)")]
     for finding in found:
-        if "unauthorized" in finding["what"]:
+        if "unauthorized" in finding["what"] or "is missing on" in finding["what"]:
             assert "--operation Describe --operation DescribeConfigs --topic '*' (docs/security.md)" in finding["fix"]
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from exporter.domain.groups.readers import Readership
+from exporter.domain.judging.current_facts import describe_verdict
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import TopicOverride, Verdict
-from tests.judging import Judgement, line
+from tests.judging import Judgement, facts_of, line
 from tests.unit.expectations import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
 
 KNOWN = {
@@ -156,3 +158,13 @@ def test_the_configuration_is_named_where_it_decides() -> None:
     silence, override = Silence(LAST, LAST + 3 * HOUR, known=True), TopicOverride("orders", max_silence_seconds=HOUR)
     text = line(BUSY, silence, LAST + 3 * HOUR, override=override)
     assert text == "silent 3 h (since Tue 2026-03-03 10:00 UTC); dead past 1 h, as the configuration says of orders"
+
+
+def test_a_stream_that_cannot_be_read_is_silent_so_long_in_the_line_and_in_json() -> None:
+    """As long as polls prove it, not until now."""
+    silence, now = Silence(LAST, LAST + 2 * HOUR, known=True), LAST + 9 * HOUR
+    unread: dict[str, Any] = {"state": State.UNREADABLE, "reason": "timed-out", "unreadable_since": silence.until}
+    found = describe_verdict(facts_of(BUSY, silence, now, **unread))
+    assert found["silence_seconds"] == 2 * HOUR
+    assert found["evidence"].startswith("silent 2 h (since Tue 2026-03-03 10:00 UTC)")
+    assert "unreadable since Tue 2026-03-03 12:00 UTC (timed-out)" in found["evidence"]

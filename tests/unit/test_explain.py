@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.settings.schema import Settings
 from tests.groups import Group, GroupPartition, TimeLag, sweep_of
 from tests.judging import Judgement, facts_of
-from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, publish
+from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 
 NOW = MONDAY + DAY + 12 * HOUR
 OFFICE = [
@@ -306,3 +307,74 @@ def test_what_was_held_as_of_the_rollup_stays_held(tmp_path: Path) -> None:
     assert "verdict       held" in text and f"evidence      {evidence}" in text
     assert "partitions    1 held" in text
     assert "verdict       held" in explained(tmp_path, "orders:0")
+
+
+LIMIT = {"topics": "ord.*", "max_silence": "2h"}
+
+
+@pytest.mark.parametrize(
+    ("override", "verdict", "rule"),
+    [
+        ({"topics": "orders", "retired": True}, "retired", "retired"),
+        ({"topics": "orders", "muted_until": "2026-03-09"}, "muted", "muted until Mon 2026-03-09 00:00 UTC"),
+        (LIMIT, "dead", "dead past 2 h"),
+    ],
+)
+@pytest.mark.parametrize("max_age", ["8d", "1m"])
+def test_an_override_decides_where_only_files_tell(
+    override: dict[str, Any], verdict: str, rule: str, max_age: str, tmp_path: Path
+) -> None:
+    """Also one that the rollup did not know, and where what it published is too old."""
+    publish(tmp_path, office(None, 4), office(0, 4))
+    text = explained(tmp_path, "orders", overrides=[override], expectations={"max_age": max_age})
+    why = (
+        f"silent 3 h 40 min (since Tue 2026-03-03 08:00 UTC); {rule}, as the configuration says of {override['topics']}"
+    )
+    assert f"verdict       {verdict}\nevidence      {why}\n" in text
+    assert f"by            the configuration (overrides), for {override['topics']}: {rule}\n" in text
+    assert f"partitions    1 {verdict}\n" in text
+    assert "- the configuration: it overrides all that was learned" in text and "one record" not in text
+
+
+def test_an_override_that_has_ended_or_is_of_another_topic_decides_nothing(tmp_path: Path) -> None:
+    """The verdict is the published one."""
+    publish(tmp_path, office(None, 4))
+    others = [{**LIMIT, "topics": "refunds"}, {"topics": "orders", "muted_until": "2026-03-03T11:00"}]
+    text = explained(tmp_path, "orders", overrides=others)
+    assert "verdict       quiet" in text and "\nby " not in text
+
+
+def record_of(history: Path, **settings: object) -> dict[str, Any]:
+    """What is published of the topic, as JSON has it."""
+    made = Settings.model_validate({"history": {"folder": str(history)}, **settings})
+    return explanation_of(Subject.parse("orders"), made, None, "not asked").record
+
+
+def test_an_override_has_the_values_of_the_api_in_json(tmp_path: Path) -> None:
+    """Its limit counts from the last advance; what was learned is null. Without a last advance nothing is counted."""
+    names = ("verdict", "expected_by", "suspect_from", "silence_score", "missed_slots")
+    publish(tmp_path, office(None, 4))
+    record = record_of(tmp_path, overrides=[LIMIT])
+    assert [record[name] for name in names] == ["dead", NOW - 2 * HOUR, None, None, None]
+    assert record["override"] == describe_override(TopicOverride("ord.*", max_silence_seconds=2 * HOUR))
+    publish(tmp_path, office(None, 4, last_advance=None))
+    record = record_of(tmp_path, overrides=[LIMIT])
+    assert [record[name] for name in names] == ["learning", None, None, None, None]
+
+
+def test_limits_without_a_last_advance_and_old_figures_are_null(tmp_path: Path) -> None:
+    """As the API has them, whatever a rollup published."""
+    names = ("expected_by", "suspect_from", "retired_from", "missed_slots")
+    at = datetime.fromtimestamp(NOW, UTC)
+    publish(tmp_path, office(None, 4, last_advance=None), expected_by=at, suspect_from=at, missed_slots=None)
+    assert [record_of(tmp_path)[name] for name in names] == [None] * 4
+    publish(tmp_path, office(None, 4), missed_slots=3.0)
+    assert record_of(tmp_path)["missed_slots"] == 3.0
+    assert record_of(tmp_path, expectations={"max_age": "1m"})["missed_slots"] is None
+
+
+def test_the_score_of_the_wall_clock_is_not_compared_with_limits_of_the_traffic_clock(tmp_path: Path) -> None:
+    """It is a number in JSON, in which only the limit of ``dead`` is the same."""
+    publish(tmp_path, by_wall(partition=None, as_of=NOW - 1200, last_advance=NOW - 4 * HOUR))
+    assert record_of(tmp_path)["silence_score"] == pytest.approx(2.0 * (4 * HOUR - 1200) / (5 * HOUR))
+    assert "\nscore " not in explained(tmp_path, "orders")

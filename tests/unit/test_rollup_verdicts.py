@@ -295,3 +295,26 @@ def test_overrides_pass_through_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "overrides.json").write_text(text := json.dumps([asdict(override) for override in OVERRIDES]))
     for handed in (text, f"@{tmp_path / 'overrides.json'}"):
         assert JsonOption(tuple[TopicOverride, ...]).convert(handed, None, None) == OVERRIDES
+
+
+def test_a_partition_that_follows_its_topic_has_the_figures_of_that() -> None:
+    """Limits, missed slots and score: what the exporter shows of such a partition."""
+    last = [NOW - 30 * HOUR, NOW - 90 * DAY]
+    each = streams([("prod", "orders")] * 2, [0, 1], last, [NOW] * 2)
+    found, topic = judged(each), int(np.flatnonzero(each.whole)[0])
+    assert found.evidence[1].startswith("with its topic: ") and not np.isnan(found.silence_score[topic])
+    for name in ("suspect_from", "expected_by", "missed_slots", "silence_score"):
+        assert getattr(found, name)[1] == getattr(found, name)[topic], name
+
+
+def test_the_score_by_the_wall_clock_is_that_of_the_exporter() -> None:
+    """A share of the limit: dead at the threshold. Both publish the same number."""
+    last = NOW - 11 * DAY
+    found = judge(streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW)
+    learned = by_wall(
+        suspect_silence_seconds=found.suspect_silence_seconds[0],
+        max_silence_seconds=found.max_silence_seconds[0],
+        dead_score=found.dead_score[0],
+    )
+    assert found.rule[0] == "period"
+    assert found.silence_score[0] == judge_one(Silence(last, NOW, known=True), learned, NOW).score

@@ -141,7 +141,7 @@ class MeasuredSilences:
         self.scores = rules.judge(
             JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
         )
-        self.silence_score = np.where(self._clock >= 0, self.scores.score, np.nan)
+        self.silence_score = self.scores.score
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
         self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))

@@ -74,6 +74,11 @@ _MEASURED = (
     *("suspect_silence_seconds", "max_silence_seconds", "suspect_from", "expected_by", "suspect_score", "dead_score"),
     "silence_score",
 )
+_OF_TOPIC = (
+    *("suspect_silence_seconds", "max_silence_seconds", "suspect_from", "expected_by", "missed_slots"),
+    "silence_score",
+)
+"""What a partition that follows its topic has from it, beside the verdict."""
 
 
 def judge(
@@ -94,7 +99,7 @@ def judge(
     verdict, columns = measured.verdicts(), {name: getattr(measured, name).copy() for name in _MEASURED}
     follows, of = _follow(streams, verdict)
     verdict[follows] = verdict[of]
-    for name in ("suspect_silence_seconds", "max_silence_seconds", "suspect_from", "expected_by"):
+    for name in _OF_TOPIC:
         columns[name][follows] = columns[name][of]
     learning, live = (_counted(streams, np.isin(verdict, of)) for of in ([VERDICT_CODES[Verdict.LEARNING]], _LIVE))
     partitions = _counted(streams, ~np.isin(verdict, []))
