@@ -114,6 +114,6 @@ def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Serve
     assert together <= members <= together | {PREFIX + topic for topic in served.fleet.living}
     explained = served.explained("together-0")
     assert (explained["verdict"], explained["incident"]) == ("held", incident["name"])
-    phrase = f"{len(members)} of {incident['promised']} topics fell silent together"
+    phrase = f"{len(members)} of {incident['with_expectation']} topics fell silent together"
     assert f"held: {phrase}" in str(explained["evidence"])
     assert phrase in served.exporter.page("/").text
