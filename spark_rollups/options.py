@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 from pydantic import TypeAdapter, ValidationError
 
+from exporter.domain.verdicts import TopicOverride
 from exporter.storage.files import Location, ObjectPath, parse_location
 
 _T = TypeVar("_T")
+
+_AS_PASSED = "must be JSON as `topic-liveness rollup --config FILE` passes it"
 
 
 class Folder(click.ParamType[Location]):
@@ -89,12 +96,35 @@ class JsonOption(click.ParamType[_T]):
         try:
             if text.startswith("@"):
                 text = Path(text.removeprefix("@")).read_text(encoding="utf-8")
-            return TypeAdapter(self._kind).validate_json(text)
+            found = TypeAdapter(self._kind).validate_json(text)
         except OSError as error:
             self.fail(f"must name a file that can be read, got {value!r}: {error.strerror}", param, ctx)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             place = ".".join(map(str, first["loc"])) or "it"
-            self.fail(
-                f"must be JSON as `topic-liveness rollup --config FILE` passes it; {place}: {first['msg']}", param, ctx
-            )
+            self.fail(f"{_AS_PASSED}; {place}: {first['msg']}", param, ctx)
+        for fault in _faults(found, json.loads(text)):
+            self.fail(f"{_AS_PASSED}; {fault}", param, ctx)
+        return found
+
+
+def _faults(found: Any, given: Any) -> Iterator[str]:
+    """Say what is wrong in entries that have the right types; ``given`` is the JSON that they were made of."""
+    if isinstance(found, tuple):
+        for number, (entry, keys) in enumerate(zip(found, given, strict=True)):
+            yield from (f"{number}{fault}" for fault in _faults_of_entry(entry, keys))
+    else:
+        yield from (fault.removeprefix(".") for fault in _faults_of_entry(found, given))
+
+
+def _faults_of_entry(entry: Any, keys: dict[str, Any]) -> Iterator[str]:
+    known = [field.name for field in fields(entry)]
+    yield from (f".{key}: unknown key; known are {', '.join(known)}" for key in keys if key not in known)
+    try:
+        re.compile(getattr(entry, "topics", ""))
+    except re.error as error:
+        yield f".topics: must be a regular expression: {error}"
+    if isinstance(entry, TopicOverride):
+        limits = (entry.max_silence_seconds is not None, entry.muted_until is not None, entry.retired)
+        if sum(limits) != 1:
+            yield ": must set exactly one of max_silence_seconds, muted_until and retired"

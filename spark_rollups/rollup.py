@@ -87,12 +87,14 @@ class _Run:
     def run(self) -> None:
         tables, progress = self._tables, self._progress
         tables.names()  # raises where one lost a commit, before anything is taken in or published
-        windows_from = tables.windows_from(self._began.date())
+        tables.remove_begun()
+        note_lost_windows(tables)
         if tables.exists("streams") != tables.exists("daily"):
             ingest.note_pending(tables, FIRST_DAY)  # the folder of one was moved away
         taken = self._ingested()
         tables.guard()
         ingest.publish_ingested(self._history, taken, self._began)
+        windows_from = find_windows_from(tables, self._began.date())
         since = FIRST_DAY if self._request.rebuild else ingest.find_pending_day(tables)
         if since is not None and windows_from is not None and since < windows_from:
             since = self._before(windows_from, since)
@@ -148,7 +150,7 @@ class _Run:
                 f"days before {windows_from} are made of topics that were not known then; others stay as they are"
             )
             return since
-        self._progress.note(f"days before {windows_from} stay as they are: their windows are past their retention")
+        self._progress.note(f"days before {windows_from} stay as they are: their windows are not kept any more")
         return windows_from
 
     def _streams(self, since: date | None, windows_from: date | None) -> DataFrame:
@@ -245,6 +247,30 @@ class _Run:
             details.append(name or "a later one is published already: left in force")
             if wrong is not None:
                 details.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
+
+
+def note_lost_windows(tables: Tables) -> None:
+    """Keep on disk that windows were moved away beside days, before windows are taken in again."""
+    if not tables.exists("windows") and tables.exists("daily") and not tables.read("daily").isEmpty():
+        tables.note(windows_lost=True)
+
+
+def find_windows_from(tables: Tables, today: date) -> date | None:
+    """Return the UTC day from which windows are kept; None: days are made of all windows.
+
+    After windows were lost it is their first day in the spool, or the day after ``today`` where the spool has none:
+    days before it cannot be made again, and stay.
+    """
+    noted = tables.windows_from(today)
+    if not tables.notes().get("windows_lost"):
+        return noted
+    first: date | None = tables.read("windows").agg(F.min("date")).collect()[0][0]
+    if first is None:
+        return today + timedelta(days=1)
+    if not tables.read("daily").where(F.col("date") < F.lit(first)).isEmpty():
+        noted = max(first, noted or first)
+    tables.note(windows_from=None if noted is None else noted.isoformat(), windows_lost=None)
+    return noted
 
 
 def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:

@@ -232,6 +232,16 @@ class Tables:
             advice = f"restore {self.folder} from a backup, or move it away; {_AGAIN}"
         raise TablesError(f"{empty[0]} is empty, as after a power cut, and what it added would be lost: {advice}")
 
+    def remove_begun(self) -> None:
+        """Remove what a run left that was killed in the first commit of a table. No other run may write meanwhile."""
+        begun = self.notes().get("begun")
+        if begun is None:
+            return
+        self.guard()
+        if begun in SCHEMAS and not self.exists(begun):
+            delete_folder(self.folder / begun)
+        self.note(begun=None)
+
     def path(self, name: str) -> str:
         """Return where the table is."""
         return spark_uri(self.folder / name)

@@ -87,7 +87,8 @@ class StreamFinding:
     days: tuple[Day, ...] | None = None
     """Its last days, oldest first, of the first findings that need action."""
     revival: Revival | None = None
-    dead_a_week_ago: bool = False
+    dead_a_week_ago: bool | None = None
+    """None where it had no verdict a week ago."""
 
     @property
     def overdue_since(self) -> datetime | None:

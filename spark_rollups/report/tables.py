@@ -106,20 +106,21 @@ def _runs(verdicts: DataFrame, until: datetime | None) -> list[datetime]:
 def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> list[Entry]:
     recent = (F.col("as_of") >= F.lit(as_of - REVIVAL_SPAN)) & (F.col("as_of") < F.lit(as_of))
     then = F.lit(False) if week_ago is None else F.col("as_of") == F.lit(week_ago)
-    dead_before = (
-        verdicts.where(F.col("verdict").isin(*_DEAD) & (recent | then))
+    dead = F.col("verdict").isin(*_DEAD)
+    before = (
+        verdicts.where((dead & recent) | then)
         .groupBy(*(F.col(name).alias(f"was_{name}") for name in STREAM))
         .agg(
-            F.max(F.when(recent, F.struct("as_of", "last_advance", "expected_by"))).alias("was"),
-            F.max(then).alias("dead_then"),
+            F.max(F.when(dead & recent, F.struct("as_of", "last_advance", "expected_by"))).alias("was"),
+            F.max(F.when(then, dead)).alias("dead_a_week_ago"),
         )
     )
     same = [F.col(name).eqNullSafe(F.col(f"was_{name}")) for name in STREAM]
-    revived = ~F.col("verdict").isin(*_DEAD) & (F.col("last_advance") > F.col("was.last_advance"))
+    revived = ~dead & (F.col("last_advance") > F.col("was.last_advance"))
     rows = (
         verdicts.where(F.col("as_of") == F.lit(as_of))
         .select(*_COLUMNS)
-        .join(dead_before, same, "left")
+        .join(before, same, "left")
         .withColumn("revived", F.coalesce(revived, F.lit(False)))
         .withColumn("seen_as", F.struct("verdict", F.coalesce("state", F.lit("")), "revived"))
     )
@@ -136,7 +137,7 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
     reported = rows.where(whole | (news & ~spoken_for)).select(
         *_COLUMNS,
         "revived",
-        F.coalesce("dead_then", F.lit(False)).alias("dead_a_week_ago"),
+        "dead_a_week_ago",
         F.col("was.last_advance").alias("was_last_advance"),
         F.col("was.expected_by").alias("was_expected_by"),
     )
@@ -165,7 +166,8 @@ def _topics_at(earlier: Sequence[_Row], at: datetime | None) -> Iterator[Entry]:
     for row in earlier:
         for topic in row["topics"] if row["as_of"] == at else ():
             columns = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
-            finding = StreamFinding(partition=None, verdict=row["verdict"], **columns)
+            dead = row["verdict"] in _DEAD
+            finding = StreamFinding(partition=None, verdict=row["verdict"], dead_a_week_ago=dead, **columns)
             yield Entry(row["cluster"], topic["topic"], topic["topic_id"], topic["partitions"], 0, (finding,))
 
 

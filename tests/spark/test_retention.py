@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -217,3 +218,29 @@ def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_wind
     assert {row.topic: row.known_since.timestamp() for row in streams} == dict.fromkeys(
         ("orders", "died"), at(0) + 300.0
     )
+
+
+def test_days_that_the_spool_cannot_make_again_stay_once_windows_were_moved_away(
+    spark: SparkSession, copied: Path
+) -> None:
+    """Without any windows all days stay; with those of the last days in the spool, the days before them."""
+    kept = days(copied)
+    shutil.rmtree(copied / "tables" / "windows")
+    (copied / "tables" / "ingested.json").unlink()
+    spool = copied / "spool" / "windows"
+    spool.rename(copied / "away")
+    change_notes(copied, windows_from=None, pending="1970-01-01")
+    roll_up(spark, copied, LATER + 1 / 24)
+    assert days(copied) == kept
+    first = moment(at(LATER - 2)).date()
+    spool.mkdir()
+    for path in (copied / "away").glob("*.parquet"):
+        table = pq.read_table(path)
+        rows = table.filter(pc.greater_equal(table["window_start"], moment(at(LATER - 2)).replace(hour=0)))
+        if rows.num_rows:
+            pq.write_table(rows, spool / path.name)
+    change_notes(copied, pending="1970-01-01")
+    assert f"days before {first} stay as they are" in roll_up(spark, copied, LATER + 2 / 24)
+    tables = Tables(spark, copied)
+    assert tables.windows_from(TODAY) == first and "windows_lost" not in tables.notes()
+    assert days(copied) == kept

@@ -58,6 +58,25 @@ def test_a_table_that_a_run_was_killed_in_the_first_commit_of_is_begun_anew(
     assert commit.userMetadata == f"run {tables.run}"
 
 
+def test_what_a_killed_run_left_is_removed_before_another_table_is_begun(spark: SparkSession, tmp_path: Path) -> None:
+    """One note is for all tables: overwritten, it would leave data that is refused for ever. Readers remove nothing."""
+    left = tmp_path / "tables" / "relations" / "part-00000.snappy.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"PAR1")
+    change_notes(tmp_path, begun="relations")
+    tables = Tables(spark, tmp_path)
+    assert tables.names() == [] and left.exists()
+    tables.remove_begun()
+    assert not left.parent.exists() and "begun" not in tables.notes()
+    tables.append("drops", spark.createDataFrame([DROP], SCHEMAS["drops"]))
+    assert Tables(spark, tmp_path).names() == ["drops"]
+    # Killed between the commit and the note of it.
+    change_notes(tmp_path, begun="drops")
+    again = Tables(spark, tmp_path)
+    again.remove_begun()
+    assert again.count("drops") == 1 and "begun" not in again.notes()
+
+
 def test_a_commit_that_nobody_finds_is_no_commit(spark: SparkSession, tmp_path: Path) -> None:
     """Delta writes its number in the digits of Java's language, and takes it for written."""
     jvm = spark.sparkContext._jvm  # noqa: SLF001 - there is no other way to it

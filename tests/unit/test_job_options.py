@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from click import BadParameter
@@ -15,6 +18,7 @@ from exporter.domain.history.retention import LEAST_DAYS, retention_days
 from exporter.domain.learning.drops import FELL_WITHIN_DAYS, LONGEST_DAYS, REFERENCE_WEEKS
 from exporter.domain.learning.pauses import PAUSE_WEEKS
 from exporter.domain.learning.rest_days import Calendar
+from exporter.domain.verdicts import TopicOverride
 from exporter.settings.schema import Settings
 from spark_rollups.job import main
 from spark_rollups.options import JsonOption, Moment
@@ -45,6 +49,43 @@ def test_a_moment_that_no_calendar_has_is_refused(text: str) -> None:
     """In UTC the first one lies before the year 1."""
     with pytest.raises(BadParameter, match="must be an ISO 8601 moment"):
         Moment().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "fault"),
+    [
+        (
+            "--overrides",
+            '[{"topics": "orders", "max_silence": "2h"}]',
+            "0.max_silence: unknown key; known are topics, ",
+        ),
+        (
+            "--overrides",
+            '[{"topics": "a", "retired": true}, {"topics": "b"}]',
+            "1: must set exactly one of max_silence",
+        ),
+        ("--overrides", '[{"topics": "a", "retired": true, "muted_until": 1}]', "0: must set exactly one of max"),
+        ("--overrides", '[{"topics": "(", "retired": true}]', "0.topics: must be a regular expression"),
+        ("--outages", '[{"topics": "a", "since": 1, "until": 2, "clusters": "x"}]', "0.clusters: unknown key"),
+        ("--calendars", '[{"topics": "a", "calendar": "FR", "days": [], "zone": "UTC"}]', "0.zone: unknown key"),
+        ("--calendars", '[{"topics": "(", "calendar": "FR", "days": []}]', "0.topics: must be a regular expression"),
+        ("--links", '{"runbooks": "https://x"}', "runbooks: unknown key"),
+        ("--overrides", '[{"retired": true}]', "0.topics: Field required"),
+    ],
+)
+def test_settings_that_would_do_nothing_or_fail_later_are_refused(option: str, text: str, fault: str) -> None:
+    """An override without a limit mutes its topics, and a misspelt key was left out in silence."""
+    refused = CliRunner(env={"COLUMNS": "500"}).invoke(main, ["rollup", "--history", "/nowhere", option, text])
+    said = " ".join(refused.output.split())
+    assert refused.exit_code == 2 and f"Invalid value for '{option}'" in said and f"passes it; {fault}" in said
+
+
+@pytest.mark.parametrize("limit", [{"max_silence_seconds": 60.0}, {"muted_until": 1.0}, {"retired": True}])
+def test_an_override_that_settings_give_is_one_that_the_job_takes(limit: dict[str, Any]) -> None:
+    """Also with a null for all that is not set, as the command passes it."""
+    override = TopicOverride("orders", **limit)
+    given = json.dumps([asdict(override)])
+    assert JsonOption(tuple[TopicOverride, ...]).convert(given, None, None) == (override,)
 
 
 @pytest.mark.parametrize(
