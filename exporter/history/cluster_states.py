@@ -28,7 +28,7 @@ from exporter.storage.files import Location, Stored
 
 log = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION = 2
 _MOST_BYTES = 2**30
 _STATE_FILE = re.compile(r"[^.].*\.state")
 
@@ -126,8 +126,10 @@ def _read(file: Stored) -> LastState:
 
 def _state_in(arrays: Mapping[str, NDArray[Any]]) -> LastState:
     note = json.loads(str(arrays["note"]))
-    if note["version"] != _VERSION or tuple(note["states"]) != STATES:
+    if note["version"] != _VERSION:
         raise ValueError(f"its version is {note['version']}, and this release writes {_VERSION}")
+    if tuple(note["states"]) != STATES:
+        raise ValueError(f"its states are {', '.join(note['states'])}, and this release knows {', '.join(STATES)}")
     change = note["cluster_change"]
     state = ClusterState(
         note["cluster_id"],

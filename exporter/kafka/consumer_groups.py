@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, wait
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -17,7 +17,7 @@ from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
-from exporter.kafka.leader_calls import CALLS_IN_FLIGHT
+from exporter.kafka.rolling_calls import collect_calls
 
 _T = TypeVar("_T")
 
@@ -168,16 +168,13 @@ class GroupReader:
         self, kind: str, names: Iterable[str], start: Callable[[str], Future[Any]], read: Callable[[Any], _T | None]
     ) -> dict[str, _T | Reason]:
         answers: dict[str, _T | Reason] = {}
-        waiting = list(names)
-        while waiting:
-            if self._client.overdue:
-                answers |= dict.fromkeys(waiting, Reason.TIMED_OUT)
-                break
-            some, waiting = waiting[:CALLS_IN_FLIGHT], waiting[CALLS_IN_FLIGHT:]
-            running: dict[str, Future[Any]] = {}
-            for name in some:
+        waiting = deque(names)
+
+        def calls() -> Iterator[tuple[str, Future[Any], float]]:
+            while waiting and not self._client.overdue:
+                name = waiting.popleft()
                 try:
-                    running[name] = start(name)
+                    call = start(name)
                 except (KafkaException, ValueError):
                     # The client sends no request for a group without a name, which brokers keep for old clients.
                     answers[name] = Reason.INVALID_REQUEST
@@ -185,9 +182,13 @@ class GroupReader:
                     raise
                 except Exception as error:  # noqa: BLE001 - one group costs only itself
                     answers[name] = self._reason(kind, error)
-            wait(running.values(), self._client.patience)
-            read_now = {name: self._result(kind, call, read) for name, call in running.items()}
-            answers |= {name: answer for name, answer in read_now.items() if answer is not None}
+                else:
+                    yield name, call, self._client.patience
+
+        for name, call in collect_calls(calls()):
+            if (answer := self._result(kind, call, read)) is not None:
+                answers[name] = answer
+        answers |= dict.fromkeys(waiting, Reason.TIMED_OUT)
         self._silent |= any(isinstance(answer, Reason) and answer in GONE for answer in answers.values())
         self._client.serve()
         return answers

@@ -7,7 +7,7 @@ not documented: so the answers of each consumer are first compared with those of
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 
 import confluent_kafka
@@ -55,6 +55,8 @@ class OffsetsForTimes:
         """The number of the admin connection when the consumer was made."""
         self._leaders = NO_PARTITIONS
         """The leaders when the consumer was made."""
+        self._compared: frozenset[int] = frozenset()
+        """The brokers that were compared when the consumer was made, and answered ever since."""
         self._outdated = False
         """Whether the consumer asked an earlier leader."""
         self._latest: tuple[Membership, dict[int, list[Chunk]]] | None = None
@@ -65,21 +67,27 @@ class OffsetsForTimes:
         """Whether there is a consumer now."""
         return self._consumer is not None
 
-    def follow(self, membership: Membership, *, wanted: bool) -> None:
+    def follow(self, membership: Membership, *, wanted: bool, silent: Collection[int] = ()) -> None:
         """Have a consumer where it is ``wanted``: another one after leaders moved or the client connected again.
 
-        A broker may have been upgraded meanwhile, so the answers of each new consumer are compared.
+        A broker may have been upgraded meanwhile, so the answers of each new consumer are compared. Leaders that were
+        ``silent`` are left to the documented call. Once one answers again, or a new broker leads, another consumer is
+        made.
         """
-        if not (wanted and self._is_current(membership)):
+        leaders = frozenset(np.unique(membership.leader).tolist()) - {NO_LEADER, *silent}
+        self._compared -= set(silent)
+        if not (wanted and leaders <= self._compared and self._is_current(membership)):
             self.stop()
-        if wanted and self._consumer is None and not self._refused:
+        if wanted and leaders and self._consumer is None and not self._refused:
             try:
                 self._consumer = self._client.make_consumer(GROUP)
             except (KafkaException, ValueError) as error:
                 log.debug("%s: no consumer: %s", self._client.bootstrap, type(error).__name__)
                 return
-            self._connection, self._outdated = self._client.connections, False
-            self._refused |= any(self._differs(spec, membership) for spec in (LATEST, EARLIEST))
+            self._connection, self._outdated, self._compared = self._client.connections, False, leaders
+            # A comparison may notice a denied right, which also refuses.
+            differs = any(self._differs(spec, membership) for spec in (LATEST, EARLIEST))
+            self._refused |= differs
             if self._refused:
                 self.stop()
         self._leaders = membership
@@ -87,7 +95,8 @@ class OffsetsForTimes:
     def ask(self, spec: int, membership: Membership) -> Answers:
         """Return LATEST or EARLIEST of partitions, which have leaders. No answer means: make the documented call.
 
-        One partition's error, such as another leader, may fail the call for its whole chunk.
+        Only leaders that were compared are asked. One partition's error, such as another leader, may fail the call for
+        its whole chunk.
         """
         answers = Answers.none(len(membership.layout))
         if self._consumer is not None and self._is_denied(self._consumer):
@@ -110,7 +119,9 @@ class OffsetsForTimes:
                 return {reason_of(error)}
             return _put(answers, chunk[0], found)
 
-        self._lookups.unreachable |= run_calls(self._chunks(spec, membership), answers, call)
+        chunks = self._chunks(spec, membership)
+        compared = {leader: chunks[leader] for leader in chunks.keys() & self._compared}
+        self._lookups.unreachable |= run_calls(compared, answers, call)
         self._outdated |= bool(rows_with(answers.reason, [Reason.NOT_LEADER]).any())
         return answers
 
@@ -127,9 +138,8 @@ class OffsetsForTimes:
 
     def _differs(self, spec: int, membership: Membership) -> bool:
         """Return whether the documented call disagrees, by partitions of each leader. A failed answer says nothing."""
-        led = [np.flatnonzero(membership.leader == broker)[:COMPARED] for broker in np.unique(membership.leader)]
-        rows = np.sort(np.concatenate(led))
-        part = membership.part(rows[membership.leader[rows] != NO_LEADER])
+        led = [np.flatnonzero(membership.leader == broker)[:COMPARED] for broker in self._compared]
+        part = membership.part(np.sort(np.concatenate(led)))
         # Logs move in between: then an answer lies between those before and after it.
         before, answers, after = (
             look_up(spec, part) for look_up in (self._lookups.look_up, self.ask, self._lookups.look_up)

@@ -126,8 +126,7 @@ class KafkaSource:
         if self._worth_batching is not None:
             membership = self._metadata.membership
             large = len(membership.layout) >= self._worth_batching
-            wanted = large and self.reader.has_offsets_topic and not silent
-            self.batched.follow(membership, wanted=wanted)
+            self.batched.follow(membership, wanted=large and self.reader.has_offsets_topic, silent=silent)
         return self._metadata
 
     def starts(self, membership: Membership) -> Answers:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
@@ -17,6 +18,7 @@ from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import Clock
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
+from exporter.kafka.rolling_calls import collect_calls
 
 TOPICS_PER_CALL = 200
 
@@ -28,15 +30,20 @@ _ENDLESS = 2**63 - 1
 
 
 class _TopicSettings(NamedTuple):
-    """What is known of one topic: its settings or why not, and when to read it again (monotonic)."""
+    """What is known of one topic: its last known settings, and when to read them again (monotonic)."""
 
     topic_id: str | None
-    found: TopicConfig | Reason
+    config: TopicConfig | None
+    failed: Reason | None
+    """Why they could not be read last time."""
     due: float
 
 
+_Found = Mapping[str, TopicConfig | Reason]
+
+
 class ConfigReader:
-    """Caches the settings of topics, ``refresh`` seconds and a reading old at most.
+    """Caches the settings of topics, ``refresh`` seconds and a reading old at most, or longer while a reading fails.
 
     Not for several threads at once. Without the DESCRIBE_CONFIGS right settings are unknown.
     """
@@ -48,7 +55,9 @@ class ConfigReader:
         self._known: dict[str, _TopicSettings] = {}
         self._ids: dict[str, str | None] = {}
         """The topics that are being read."""
-        self._reading: Future[Mapping[str, TopicConfig | Reason]] | None = None
+        self._reading: Future[None] | None = None
+        self._answers = SimpleQueue[_Found]()
+        """Those of calls, as they come."""
 
     def read(self, ids: Mapping[str, str | None]) -> Mapping[str, TopicConfig]:
         """Return the known settings of these topics, given their ids. Raises nothing.
@@ -61,39 +70,64 @@ class ConfigReader:
         if self._reading is None and due:
             timeout = self._client.request_timeout
             self._ids = {name: ids[name] for name in due}
-            self._reading = call_in_thread(partial(_describe, self._client.admin, due, timeout), "topic settings")
+            read = partial(_describe, self._client.admin, due, timeout, self._answers.put)
+            self._reading = call_in_thread(read, "topic settings")
             if first:
                 wait([self._reading], timeout)
                 self._take(ids)
-        return {name: known.found for name, known in self._known.items() if isinstance(known.found, TopicConfig)}
+        return {name: known.config for name, known in self._known.items() if known.config is not None}
 
     def unread(self) -> Mapping[str, Reason]:
         """Return the topics whose settings could not be read last time, with the reason."""
-        return {name: known.found for name, known in self._known.items() if isinstance(known.found, Reason)}
+        return {name: known.failed for name, known in self._known.items() if known.failed is not None}
 
     def _take(self, ids: Mapping[str, str | None]) -> None:
-        """Take what was read; without topics that were deleted meanwhile, or made again."""
-        if self._reading is not None and self._reading.done():
-            (read, self._reading), now = (self._reading, None), self._clock.monotonic()
-            for name, found in read.result().items():
-                retried = isinstance(found, Reason) and found is not Reason.UNAUTHORIZED
-                due = now + (min(RETRY_SECONDS, self._refresh) if retried else self._refresh)
-                self._known[name] = _TopicSettings(self._ids[name], found, due)
+        """Take what was read so far; without topics that were deleted meanwhile, or made again."""
+        if self._reading is not None:
+            ended, now = self._reading.done(), self._clock.monotonic()
+            while not self._answers.empty():
+                for name, found in self._answers.get().items():
+                    self._known[name] = self._learn(name, found, now)
+            if ended:
+                self._reading = None
         self._known = {name: known for name, known in self._known.items() if ids.get(name, "") == known.topic_id}
 
+    def _learn(self, name: str, found: TopicConfig | Reason, now: float) -> _TopicSettings:
+        """Return what is known of a topic after an answer: a passing failure leaves the settings that were known."""
+        topic_id, before = self._ids[name], self._known.get(name)
+        if not isinstance(found, Reason):
+            return _TopicSettings(topic_id, found, None, now + self._refresh)
+        if found is Reason.UNAUTHORIZED:
+            return _TopicSettings(topic_id, None, found, now + self._refresh)
+        kept = before.config if before is not None and before.topic_id == topic_id else None
+        return _TopicSettings(topic_id, kept, found, now + min(RETRY_SECONDS, self._refresh))
 
-def _describe(admin: AdminClient, names: Sequence[str], timeout: float) -> Mapping[str, TopicConfig | Reason]:
-    """Return the settings of topics, by one call after another. After one without an answer no further one is sent."""
-    found: dict[str, TopicConfig | Reason] = {}
-    for at in range(0, len(names), TOPICS_PER_CALL):
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names[at : at + TOPICS_PER_CALL]]
-        futures = admin.describe_configs(resources, request_timeout=timeout)
-        # librdkafka may take up to twice the timeout: once to find a broker, once for its answer.
-        wait(futures.values(), 2 * timeout + 5)
-        found |= {resource.name: _settings(future) for resource, future in futures.items()}
-        if all(found[resource.name] in GONE for resource in resources):
-            return dict.fromkeys(names, Reason.TIMED_OUT) | found
-    return found
+
+def _describe(admin: AdminClient, names: Sequence[str], timeout: float, tell: Callable[[_Found], None]) -> None:
+    """Tell the settings of topics, call by call. After a call without an answer no further one is sent."""
+    silent = False
+
+    def calls() -> Iterator[tuple[Mapping[ConfigResource, Future[Any]], Future[Any], float]]:
+        for at in range(0, len(names), TOPICS_PER_CALL):
+            if silent:
+                return
+            some = names[at : at + TOPICS_PER_CALL]
+            try:
+                futures = admin.describe_configs(
+                    [ConfigResource(ConfigResource.Type.TOPIC, name) for name in some], request_timeout=timeout
+                )
+            except Exception as error:  # noqa: BLE001 - it costs only these topics
+                tell(dict.fromkeys(some, reason_of(error)))
+            else:
+                # librdkafka may take up to twice the timeout: once to find a broker, once for its answer.
+                yield futures, next(reversed(futures.values())), 2 * timeout + 5
+
+    for futures, last in collect_calls(calls()):
+        if last.done():
+            wait(futures.values(), 1)  # one answer completes them, one after another
+        found = {resource.name: _settings(future) for resource, future in futures.items()}
+        tell(found)
+        silent |= all(each in GONE for each in found.values())
 
 
 def _settings(answer: Future[Any]) -> TopicConfig | Reason:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +15,7 @@ from exporter.domain.groups.consumer_groups import Committed, Description, Group
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import NOBODYS, GroupReader
+from tests.waiting import until
 
 CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSUMER")
 
@@ -47,6 +48,8 @@ class Connection:
 
     answers: dict[str, object] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
+    hanging: dict[str, Future[Any]] = field(default_factory=dict)
+    """Requests about silent groups, which the test may answer."""
     left_out: set[str] = field(default_factory=set)
     """Groups without a future in the answer to a request."""
     listing: object = None
@@ -107,7 +110,7 @@ class Connection:
 
     def _future(self, name: str) -> Future[Any]:
         if name in self.silent:
-            return Future()
+            return self.hanging.setdefault(name, Future())
         return self._answer(self.answers.get(name, failed(KafkaError.GROUP_ID_NOT_FOUND)))
 
     def _answer(self, what: object) -> Future[Any]:
@@ -192,6 +195,19 @@ def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:
     for _ in range(2):
         reader.list_groups()
     assert connection.reconnected == 1
+
+
+def test_a_slow_group_holds_up_no_other() -> None:
+    """All others are asked while it takes its time."""
+    names, stable = [f"g{number}" for number in range(10)], described(ConsumerGroupState.STABLE)
+    connection = Connection(dict.fromkeys(names, stable), silent={"g0"}, patience=10.0)
+    with ThreadPoolExecutor(1) as beside:
+        answers = beside.submit(reader_of(connection).describe, names)
+        try:
+            until(lambda: connection.described == names, "all are asked", seconds=5)
+        finally:
+            connection.hanging["g0"].set_result(stable)
+        assert set(answers.result(10)) == set(names)
 
 
 @pytest.mark.parametrize(

@@ -264,6 +264,19 @@ def test_a_damaged_state_file_is_said_and_counts_as_missing(
     assert read_state(limited.folder, "prod", "exporter-1") is not None
 
 
+def test_other_states_are_said_to_be_the_reason(
+    limited: Life, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The version of such a file is right, and so no part of the message."""
+    limited.polls(6)
+    with monkeypatch.context() as another:
+        another.setattr("exporter.history.cluster_states.STATES", ("observed", "asleep"))
+        limited.history.flush(limited.clock.now())
+    assert read_state(limited.folder, "prod", "exporter-1") is None
+    assert "its states are observed, asleep, and this release knows observed, " in caplog.text
+    assert "version" not in caplog.text
+
+
 def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also without a topic id, without a cluster id and without any partition; one of a later version is refused."""
     limited.polls(3, busy=1)
@@ -282,7 +295,7 @@ def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.Mo
         assert list(found.state.topic_ids) == list(each.topic_ids)
         for name in STATE_COLUMNS:
             np.testing.assert_array_equal(found.state.columns[name], each.columns[name])
-    monkeypatch.setattr("exporter.history.cluster_states._VERSION", 2)
+    monkeypatch.setattr("exporter.history.cluster_states._VERSION", 3)
     write_state(path, state, progress)
     monkeypatch.undo()
     assert read_state(limited.folder, "prod", "other") is not None, "that of the exporter that is older"

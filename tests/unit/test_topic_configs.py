@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,6 +31,8 @@ class Broker:
     """Takes describe_configs calls, and answers them when told to or, with ``at_once``, right away."""
 
     at_once: bool = True
+    broken: Exception | None = None
+    """What a call raises."""
     answer: Mapping[str, str] | KafkaException = field(default_factory=lambda: {"retention.ms": "1000"})
     answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Those of topics that get another one."""
@@ -45,6 +47,8 @@ class Broker:
         self, resources: Sequence[ConfigResource], *, request_timeout: float
     ) -> Mapping[ConfigResource, Future[Any]]:
         assert request_timeout == self.request_timeout
+        if self.broken is not None:
+            raise self.broken
         futures = {resource: Future[Any]() for resource in resources}
         self.calls.append({resource.name: future for resource, future in futures.items()})
         if self.at_once:
@@ -88,7 +92,7 @@ def ids(count: int) -> dict[str, str | None]:
 
 def test_the_first_read_has_all_and_a_later_one_never_waits() -> None:
     """At the start all calls are waited for; a topic that comes later is known at the read after its answer."""
-    tested = Reader()
+    tested = Reader(Broker(request_timeout=5.0))
     assert len(tested.reader.read(ids(900))) == 900
     assert [len(call) for call in tested.broker.calls] == [200, 200, 200, 200, 100]
     tested.broker.at_once = False
@@ -99,6 +103,55 @@ def test_the_first_read_has_all_and_a_later_one_never_waits() -> None:
     tested.broker.reply()
     assert tested.read(later)["late"].retention_seconds == 1.0
     assert len(tested.broker.calls) == 6
+
+
+def test_the_first_read_has_what_came_in_time_of_several_calls_at_once() -> None:
+    """A call that hangs costs its own topics, and another reading is not begun before its end."""
+    tested = Reader(Broker(at_once=False, request_timeout=2.0))
+    reader = tested.reader
+    with ThreadPoolExecutor(1) as beside:
+        first = beside.submit(reader.read, ids(1100))
+        until(lambda: len(tested.broker.calls) == 4, "four calls are under way")
+        hung = tested.broker.calls.pop(0)
+        tested.broker.reply()
+        until(lambda: len(tested.broker.calls) == 5, "the others follow", seconds=5)
+        tested.broker.reply()
+        assert first.result(10).keys() == ids(1100).keys() - hung.keys()
+    assert reader.unread() == {}
+    tested.broker.calls.append(hung)
+    tested.broker.reply()
+    assert len(tested.read(ids(1100))) == 1100
+
+
+def test_a_refresh_that_fails_keeps_what_was_known() -> None:
+    """The reason is told; the settings are those of before, until the right to read them is missing."""
+    tested = Reader()
+    assert len(tested.read(ids(2))) == 2
+    for answer, known in ((SLOW, 2), (REFUSED, 0)):
+        tested.broker.answer = answer
+        tested.clock.time += HOUR
+        assert len(tested.read(ids(2))) == known
+        assert len(tested.reader.unread()) == 2
+
+
+def test_a_silent_call_says_nothing_of_topics_that_were_not_asked_for() -> None:
+    """They are asked for with the next read."""
+    tested = Reader(Broker(answer=SLOW, request_timeout=5.0))
+    tested.reader.read(ids(1500))
+    tested.broker.answer = {}
+    asked = {name for call in tested.broker.calls for name in call}
+    assert len(tested.read(ids(1500))) == 1500 - len(asked) >= 500
+    assert tested.reader.unread().keys() == asked
+
+
+def test_a_call_that_cannot_be_made_costs_its_topics() -> None:
+    """The read raises nothing, and a minute later they are asked for again."""
+    tested = Reader(Broker(broken=KafkaException(KafkaError(KafkaError._FAIL))))  # noqa: SLF001 - librdkafka's own
+    assert tested.read(ids(2)) == {}
+    assert tested.reader.unread() == dict.fromkeys(ids(2), Reason.OTHER)
+    tested.broker.broken = None
+    tested.clock.time += 60
+    assert len(tested.read(ids(2))) == 2
 
 
 def test_a_missing_right_is_a_reason_and_not_asked_about_at_each_poll() -> None:

@@ -74,10 +74,10 @@ class Inspections:
         return SizesOfTopics(self._summed(self.log_bytes), self._summed(self.disk_bytes))
 
     def _summed(self, counts: Counts) -> Counts:
-        topics = len(self.layout.topics)
-        asked, known = (np.bincount(self.layout.topic[rows], minlength=topics) for rows in (self.there, counts.known))
+        partitions = np.diff(self.layout.first)
+        known = np.bincount(self.layout.topic[counts.known], minlength=len(partitions))
         sums = np.concatenate([[0], np.cumsum(np.where(counts.known, counts.value, 0))])[self.layout.first]
-        complete = (asked > 0) & (asked == known)
+        complete = (partitions > 0) & (partitions == known)
         return Counts(np.where(complete, np.diff(sums), 0), complete)
 
     def partition(self, row: int) -> tuple[int | None, int | None]:

@@ -1,0 +1,137 @@
+"""When the cheap look-up has a consumer, and which brokers it asks: those whose answers were compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import confluent_kafka
+import numpy as np
+import pytest
+from confluent_kafka import KafkaError
+
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
+from exporter.domain.polls.readings import ANSWERED, Answers
+from exporter.kafka.list_offsets import Lookups
+from exporter.kafka.list_offsets_call import EARLIEST, LATEST
+from exporter.kafka.offsets_for_times import OffsetsForTimes
+from exporter.kafka.source import KafkaSource
+from tests.memberships import Partition, membership_of
+
+DENIED = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
+class Cluster:
+    """The client, its documented look-ups and its consumers; every offset is 7."""
+
+    bootstrap, connections, request_timeout = "c", 1, 1.0
+
+    def __init__(self) -> None:
+        self.client = self
+        self.unreachable: set[int] = set()
+        self.made = 0
+        """Consumers so far."""
+        self.asked: set[int] = set()
+        """Partitions that consumers were asked about."""
+        self.errors: list[KafkaError] = []
+        """What a consumer is told besides."""
+
+    def make_consumer(self, _group: str) -> Cluster:
+        self.made += 1
+        return self
+
+    def count(self, spec: str, lookups: int) -> None:
+        pass
+
+    def look_up(self, _spec: int, membership: Membership) -> Answers:
+        answers = Answers.none(len(membership.layout))
+        answers.found[:], answers.offset[:], answers.reason[:] = True, 7, ANSWERED
+        return answers
+
+    def offsets_for_times(
+        self, partitions: Sequence[confluent_kafka.TopicPartition], *, timeout: float
+    ) -> list[confluent_kafka.TopicPartition]:
+        assert timeout == self.request_timeout
+        self.asked |= {each.partition for each in partitions}
+        return [confluent_kafka.TopicPartition(each.topic, each.partition, 7) for each in partitions]
+
+    def poll(self, _seconds: float) -> Any:
+        error = self.errors.pop() if self.errors else None
+        return None if error is None else SimpleNamespace(error=lambda: error)
+
+    def close(self) -> None:
+        pass
+
+
+def led_by(*leaders: int) -> Membership:
+    """The partitions of a topic, by the broker that leads each."""
+    return membership_of({"t": {number: Partition(leader, (), ()) for number, leader in enumerate(leaders)}})
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A cluster that answers both calls alike."""
+    return Cluster()
+
+
+@pytest.fixture
+def batched(cluster: Cluster) -> OffsetsForTimes:
+    """The look-ups by a consumer of it."""
+    return OffsetsForTimes(cast("Lookups", cluster))
+
+
+def test_a_right_that_is_denied_during_the_comparison_refuses_for_good(
+    cluster: Cluster, batched: OffsetsForTimes
+) -> None:
+    """No later poll makes another consumer, which would flood the log of the authorizer."""
+    cluster.errors = [DENIED]
+    for _ in range(3):
+        batched.follow(led_by(1, 2), wanted=True)
+    assert (batched.used, cluster.made) == (False, 1)
+
+
+def test_a_broker_that_leads_first_later_is_compared(cluster: Cluster, batched: OffsetsForTimes) -> None:
+    """Another consumer is made for it, also where all earlier partitions kept their leaders."""
+    for _ in range(2):
+        batched.follow(led_by(1, 2), wanted=True)
+    assert cluster.made == 1
+    batched.follow(led_by(1, 2, 3), wanted=True)
+    assert cluster.made == 2
+    batched.follow(led_by(1, 2), wanted=True)
+    assert cluster.made == 2
+
+
+def test_a_silent_leader_is_left_out_and_compared_once_it_answers(cluster: Cluster, batched: OffsetsForTimes) -> None:
+    """While it is silent the others stay with the same consumer, and its own partitions are for the documented call."""
+    membership = led_by(1, 2, 1)
+    batched.follow(membership, wanted=True)
+    for _ in range(2):
+        batched.follow(membership, wanted=True, silent={2})
+        cluster.asked.clear()
+        for spec in (LATEST, EARLIEST):
+            assert np.flatnonzero(batched.ask(spec, membership).reason == ANSWERED).tolist() == [0, 2]
+        assert (cluster.made, cluster.asked) == (1, {0, 2})
+    batched.follow(membership, wanted=True)
+    assert (batched.ask(LATEST, membership).reason == ANSWERED).all()
+    assert cluster.made == 2
+
+
+def test_no_consumer_is_made_while_every_leader_is_silent(cluster: Cluster, batched: OffsetsForTimes) -> None:
+    """There is nobody to compare it with."""
+    batched.follow(led_by(1, 2, -1), wanted=True, silent={1, 2})
+    assert (batched.used, cluster.made) == (False, 0)
+
+
+def test_one_silent_leader_does_not_end_batching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole cluster would cost several times as much for as long as it hangs."""
+    source = KafkaSource({"bootstrap.servers": "127.0.0.1:1"}, at_once=False, worth_batching=1)
+    metadata = Metadata({1: "a", 2: "b"}, {"t": TopicInfo("id")}, membership=led_by(1, 2))
+    monkeypatch.setattr(source.reader, "read", lambda *_: metadata)
+    source.reader.has_offsets_topic = True
+    source.batched = OffsetsForTimes(cast("Lookups", Cluster()))
+    source.metadata()
+    source._lookups.unreachable = {2}  # noqa: SLF001 - what a poll would have found
+    source.metadata()
+    assert source.batched.used
+    assert (source.batched.ask(LATEST, metadata.membership).reason == ANSWERED).tolist() == [True, False]
