@@ -41,7 +41,7 @@ def rollup(history: Path, *before: str, **environment: str) -> subprocess.Comple
     """Run the job to its end."""
     job = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), *as_options(QUICK)]
     return subprocess.run(
-        [*before, *job], capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **environment}
+        [*before, *job], capture_output=True, text=True, timeout=500, check=False, env={**os.environ, **environment}
     )
 
 
