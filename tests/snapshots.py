@@ -22,7 +22,7 @@ from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
 from tests.judging import Judgement, silences_in
 from tests.memberships import Partition, membership_of
-from tests.views import Inspected, Reading
+from tests.views import UNKNOWN_SIZES, Inspected, Reading
 
 LEARNING = Judgement(Verdict.LEARNING)
 
@@ -49,7 +49,7 @@ def snapshot_of(
     if metadata is None:
         topics = topics_of(readings) if topics is None else topics
         metadata = Metadata({1: "localhost:9092"}, topics, membership=_membership_of(readings, topics))
-    inspected = {key: reading.inspected for key, reading in readings.items() if reading.inspected is not None}
+    inspected = {key: reading.inspected for key, reading in readings.items()}
     return Snapshot(
         cluster,
         taken_at,
@@ -66,16 +66,9 @@ def snapshot_of(
 
 def inspections_of(layout: Layout, found: Mapping[TopicPartition, Inspected]) -> Inspections:
     """Return results as columns; those of partitions that are not in the layout are left out."""
-    inspected = [found.get(key) for key in layout]
-    log, disk = (
-        [None if each is None else getattr(each, name) for each in inspected] for name in ("log_bytes", "disk_bytes")
-    )
-    return Inspections(
-        layout,
-        np.array([each is not None for each in inspected], dtype=np.bool_),
-        _counts(log),
-        _counts(disk),
-    )
+    inspected = [found.get(key, UNKNOWN_SIZES) for key in layout]
+    log, disk = ([getattr(each, name) for each in inspected] for name in ("log_bytes", "disk_bytes"))
+    return Inspections(layout, _counts(log), _counts(disk))
 
 
 def _counts(values: list[int | None]) -> Counts:

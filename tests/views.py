@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Counts, replace_nan
+from exporter.domain.arrays import replace_nan
 from exporter.domain.judging.detection import Assessment
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -24,6 +24,9 @@ class Inspected(NamedTuple):
 
     log_bytes: int | None = None
     disk_bytes: int | None = None
+
+
+UNKNOWN_SIZES = Inspected()
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Reading:
     reason: Reason | None = None
     earliest_local: int | None = None
     latest_tiered: int | None = None
-    inspected: Inspected | None = None
+    inspected: Inspected = UNKNOWN_SIZES
     before: Reading | None = None
 
 
@@ -72,10 +75,10 @@ def readings_of(snapshot: Snapshot) -> dict[TopicPartition, Reading]:
     """Return the readings of all partitions of a snapshot."""
     sizes = sizes_of(snapshot.inspected)
     keys = enumerate(snapshot.table.layout)
-    return {key: reading_of(snapshot.table, row, sizes.get(key)) for row, key in keys}
+    return {key: reading_of(snapshot.table, row, sizes.get(key, UNKNOWN_SIZES)) for row, key in keys}
 
 
-def reading_of(table: Table, row: int, inspected: Inspected | None = None) -> Reading:
+def reading_of(table: Table, row: int, inspected: Inspected = UNKNOWN_SIZES) -> Reading:
     """Return one row as the last poll saw it."""
     activity, leader, as_read = activity_of(table, row), int(table.leader[row]), None
     if activity.end_offset is not None:
@@ -118,13 +121,8 @@ def activity_of(table: Table, row: int) -> Activity:
 
 
 def sizes_of(found: Inspections) -> dict[TopicPartition, Inspected]:
-    """Return the log sizes of the partitions that an inspection knew."""
-
-    def known(counts: Counts, row: int) -> int | None:
-        return int(counts.value[row]) if counts.known[row] else None
-
-    rows = np.flatnonzero(found.there).tolist()
-    return {found.layout.key(row): Inspected(known(found.log_bytes, row), known(found.disk_bytes, row)) for row in rows}
+    """Return the log sizes of all partitions."""
+    return {key: Inspected(*found.partition(row)) for row, key in enumerate(found.layout)}
 
 
 def union(of_partitions: Iterable[Silence | None]) -> Silence | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Counts, Flags
+from exporter.domain.arrays import Counts
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import Reason
@@ -61,8 +61,6 @@ class Inspections:
     """The log sizes of n partitions in bytes, each a column [n] by ``layout``, without the remote tier."""
 
     layout: Layout
-    there: Flags
-    """Whether a broker was asked about the partition; elsewhere a row is invalid."""
     log_bytes: Counts
     """The replica at the leader."""
     disk_bytes: Counts
@@ -105,7 +103,7 @@ def sizes_of(metadata: Metadata, brokers: Mapping[int, BrokerLogs]) -> Inspectio
     log.value[row[led]], log.known[row[led]] = sizes.value[led], True
     np.add.at(disk, row, sizes.value + moving)
     lacking = np.bincount(row[~sizes.known], minlength=len(layout))
-    return Inspections(layout, there, log, Counts(disk, there & (lacking == 0)))
+    return Inspections(layout, log, Counts(disk, there & (lacking == 0)))
 
 
 def _whole(counts: Counts, row: int) -> int | None:
