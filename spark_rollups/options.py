@@ -124,7 +124,5 @@ def _faults_of_entry(entry: Any, keys: dict[str, Any]) -> Iterator[str]:
         re.compile(getattr(entry, "topics", ""))
     except re.error as error:
         yield f".topics: must be a regular expression: {error}"
-    if isinstance(entry, TopicOverride):
-        limits = (entry.max_silence_seconds is not None, entry.muted_until is not None, entry.retired)
-        if sum(limits) != 1:
-            yield ": must set exactly one of max_silence_seconds, muted_until and retired"
+    if isinstance(entry, TopicOverride) and not entry.has_one_limit:
+        yield ": must set exactly one of max_silence_seconds, muted_until and retired"

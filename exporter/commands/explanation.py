@@ -12,7 +12,7 @@ from exporter.domain.groups.sweep import GroupRole
 from exporter.domain.judging.evidence import word_override
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
-from exporter.domain.verdicts import SCHEDULE, TRAFFIC_CLOCK, Verdict
+from exporter.domain.verdicts import BY_SCORE, Verdict
 
 Record = Mapping[str, Any]
 
@@ -103,7 +103,7 @@ def _present(record: Record) -> Iterator[str]:
             known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""
             missed = f"{record['missed_slots']:.1f} {slots(expectation)}"
             yield _labelled("missed", f"{missed} that its profile expects in that silence{known}")
-        by_score = expectation["rule"] in (TRAFFIC_CLOCK, SCHEDULE) and expectation["dead_score"] is not None
+        by_score = expectation["rule"] in BY_SCORE and expectation["dead_score"] is not None
         if by_score and record["silence_score"] is not None:
             limits = f"suspect past {expectation['suspect_score']:.1f}, dead past {expectation['dead_score']:.1f}"
             yield _labelled("score", f"{record['silence_score']:.1f}; {limits}")

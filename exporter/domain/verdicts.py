@@ -43,6 +43,9 @@ TRAFFIC_CLOCK, SCHEDULE, PERIOD, GAPS, NO_RULE, OVERRIDE = (
 )
 """The rules that judge streams; ``exporter.domain.judging.gap_law`` explains ``gaps``."""
 
+BY_SCORE = (TRAFFIC_CLOCK, SCHEDULE)
+"""Rules by which a score past a threshold decides. Others limit the wall clock: their score only compares silences."""
+
 WITHOUT_EXPECTATIONS = "no topic is judged, except by an override or the age of its newest record"
 """What people read where expectations are missing, or may not be used."""
 
@@ -169,3 +172,8 @@ class TopicOverride:
     max_silence_seconds: float | None = None
     muted_until: float | None = None
     retired: bool = False
+
+    @property
+    def has_one_limit(self) -> bool:
+        """Whether exactly one of the last three is set, as it must be."""
+        return (self.max_silence_seconds is not None) + (self.muted_until is not None) + self.retired == 1

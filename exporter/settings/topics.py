@@ -42,7 +42,7 @@ class OverrideSettings(Section):
 
     @model_validator(mode="after")
     def _only_one(self) -> Self:
-        if (self.max_silence is not None) + (self.muted_until is not None) + self.retired != 1:
+        if not self.make_override().has_one_limit:
             raise ValueError("must hold one of max_silence, muted_until and retired: true, and only one")
         return self
 

@@ -21,7 +21,7 @@ from exporter.domain.judging.current_facts import ClusterFacts, explain_subject
 from exporter.domain.judging.queries import GRAVEST, Query, partitions, topics
 from exporter.domain.learning.traffic_clock import HOUR, HOURS
 from exporter.domain.polls.readings import State
-from exporter.domain.verdicts import Verdict
+from exporter.domain.verdicts import BY_SCORE, Verdict
 from exporter.web.api import FILTERS, RunInWorker, check, name_unread_clusters, query_of
 from exporter.web.status import Pages, Status, expectations
 
@@ -206,6 +206,7 @@ def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str
         status,
         root="../../",
         subject=subject,
+        by_score=BY_SCORE,
         bar=_bar(subject),
         week=_week(subject, status.now),
         partitions=asdict(partitions([one], query)),
