@@ -7,7 +7,7 @@ import math
 import os
 import re
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, TextIO
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.overrides import OverrideColumns, Overrides, Owners
 from exporter.domain.polls.silence import Silences
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
-from exporter.domain.verdicts import VERDICTS, Expectation, TopicOverride, Verdict
+from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
 from exporter.history.published import ExpectationsError, TopicRow, TopicRows, is_in_force, read_topic_rows
 from exporter.settings.schema import Settings
 from exporter.web.config_file import WebConfigError
@@ -206,39 +206,42 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
 def _published_verdict(row: TopicRow, override: TopicOverride | None, *, usable: bool) -> dict[str, Any]:
     """Return the verdict as of the rollup, that of an ``override`` if any; ``learning`` where it is not ``usable``."""
     found, more = row.expectation, row.further
-    last, until = found.last_advance, _seconds(more.get("observed_until"))
+    facts = StreamFacts(
+        as_of=found.as_of,
+        topic=found.topic,
+        partition=found.partition,
+        verdict=str(Verdict.LEARNING),
+        last_advance=found.last_advance,
+        observed_until=_seconds(more.get("observed_until")),
+    )
     if override is not None:
-        return _overruled_verdict(found, until, override)
-    return {
-        "verdict": found.verdict if usable else str(Verdict.LEARNING),
-        "evidence": found.evidence if usable else "learning: no expectation of it is in force",
-        "incident": found.incident if usable else None,
-        "silence_score": more.get("silence_score") if usable else None,
-        "last_advance": last,
-        "silence_seconds": None if last is None or until is None else max(0.0, until - last),
-        "expected_by": _seconds(more.get("expected_by")) if usable and last is not None else None,
-    }
+        return describe_verdict(_overrule(facts, override))
+    if not usable:
+        return describe_verdict(facts, "learning: no expectation of it is in force")
+    facts = replace(
+        facts,
+        verdict=found.verdict,
+        incident=found.incident,
+        silence_score=more.get("silence_score"),
+        expected_by=_seconds(more.get("expected_by")),
+    )
+    return describe_verdict(facts, found.evidence)
 
 
-def _overruled_verdict(row: Expectation, until: float | None, override: TopicOverride) -> dict[str, Any]:
-    """Return the verdict that the configuration gives a silence as of the rollup, proved ``until`` then."""
-    last = row.last_advance
+def _overrule(facts: StreamFacts, override: TopicOverride) -> StreamFacts:
+    """Return the same with the verdict that the configuration gives the silence, as far as it is proved."""
+    last, until = facts.last_advance, facts.observed_until
     silences = Silences.blank(1, since=0.0, until=0.0)
     if last is not None and until is not None:
         silences = Silences.blank(1, there=True, known=True, advanced=True, since=last, until=max(last, until))
-    judged = overrule_silences(silences, OverrideColumns.build([override]), row.as_of)
-    facts = StreamFacts(
-        as_of=row.as_of,
-        topic=row.topic,
-        partition=row.partition,
+    judged = overrule_silences(silences, OverrideColumns.build([override]), facts.as_of)
+    return replace(
+        facts,
         verdict=VERDICTS[judged.verdict[0]],
-        last_advance=last,
-        observed_until=until,
         expected_by=replace_nan(judged.expected_by[0]),
         override=override,
         silence=silences.silence(0),
     )
-    return describe_verdict(facts)
 
 
 def _seconds(at: datetime | None) -> float | None:

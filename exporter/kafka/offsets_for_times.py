@@ -54,7 +54,7 @@ class OffsetsForTimes:
         self._connection = 0
         """The number of the admin connection when the consumer was made."""
         self._leaders = NO_PARTITIONS
-        """The leaders when the consumer was made."""
+        """The leaders at the last metadata."""
         self._compared: frozenset[int] = frozenset()
         """The brokers that were compared when the consumer was made, and answered ever since."""
         self._outdated = False
