@@ -87,4 +87,6 @@ def change_notes(history: Path, **changes: object) -> None:
     notes = history / "tables" / "notes.json"
     notes.parent.mkdir(exist_ok=True)
     before = json.loads(notes.read_text()) if notes.exists() else {"layout": LAYOUT}
-    notes.write_text(json.dumps({**before, **changes}))
+    changed = notes.with_name("notes.new")  # an S3 server keeps the checksum of an object beside its file
+    changed.write_text(json.dumps({**before, **changes}))
+    changed.replace(notes)

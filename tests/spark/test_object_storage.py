@@ -129,7 +129,9 @@ def test_a_rollup_cut_off_and_one_killed_are_completed_by_the_next_which_says_wh
         monkeypatch.setenv("AWS_ENDPOINT_URL", line.url)
         job = ("-c", IMPATIENT_JOB, folder.with_name("not-held"))
         with start_rollup("rolled", "--as-of", END, "--report", job=job) as completing:
-            until(lambda: any(folder.glob("tables/streams/_delta_log/*.json")), "a commit", 420)
+            begun = folder / "tables" / "streams" / "_delta_log"
+            until(lambda: any(begun.glob("*.json")) or completing.poll() is not None, "a commit", 420)
+            assert completing.poll() is None, completing.communicate()
             # A lease that is renewed as slowly must not expire.
             line.seconds, before = 0.6, line.passed
             assert completing.stdout is not None and completing.stderr is not None
