@@ -5,7 +5,8 @@ Runs on Spark's workers: pyspark, delta and click are not imported here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,13 @@ KEY = ("cluster", "topic", "topic_id", "partition")
 """A stream: one partition of one topic, or with partition null the topic as the union of its partitions."""
 
 MICROS = pa.timestamp("us", tz="UTC")
+
+
+def import_core(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Import what the stages of a rollup compute with, and pass rows on."""
+    for name in ("update", "learning", "verdicts"):
+        importlib.import_module(f"spark_rollups.{name}")
+    return batches
 
 
 class Names:

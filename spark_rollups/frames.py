@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -10,6 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+
+from spark_rollups.batches import import_core
 
 _ROWS_A_SHARD = 400_000
 _STREAMS_A_SHARD = 2_000
@@ -26,6 +30,17 @@ def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
     shards = max(cores, rows // _ROWS_A_SHARD, streams // _STREAMS_A_SHARD)
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
     return shards
+
+
+def start_workers(spark: SparkSession) -> None:
+    """Start Python workers in the background, and return at once: files are taken in while they import the core."""
+
+    def start() -> None:
+        count = spark.sparkContext.defaultParallelism
+        with suppress(Exception):  # the first stage that needs workers says what is wrong
+            spark.range(0, count, 1, count).mapInArrow(import_core, "id long").collect()
+
+    threading.Thread(target=start, name="workers", daemon=True).start()
 
 
 def merge_parts(rows: DataFrame, shards: int) -> DataFrame:

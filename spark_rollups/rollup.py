@@ -33,7 +33,7 @@ from spark_rollups.folding import (
     make_streams,
     update_streams,
 )
-from spark_rollups.frames import arrow_schema, compute_once, merge_parts, spread
+from spark_rollups.frames import arrow_schema, compute_once, merge_parts, spread, start_workers
 from spark_rollups.learning import learn_weeks, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
@@ -66,6 +66,7 @@ def run_rollup(spark: SparkSession, history: Location, request: RollupRequest, p
     If tables are damaged, the next run after a repair by hand rebuilds all days.
     """
     spark.catalog.clearCache()
+    start_workers(spark)
     tables = Tables(spark, history)
     tables.guard = progress.guard
     tables.notes()  # raises where another release made them, which finds them as they are

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import pwd
 import re
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -160,6 +162,8 @@ def start_session(
     if not submitted:
         _settle_environment(local=local)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whatever python3 is on PATH
+    # Spark imports it when its JVM is up: a second that passes while the JVM starts.
+    threading.Thread(target=importlib.import_module, args=("pyspark.testing.utils",), daemon=True).start()
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
@@ -231,8 +235,9 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
     # The 48 MB of compiled code that the quick compiler alone is given fill up, and all is then interpreted.
     java += f" -Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:ReservedCodeCacheSize=256m"
     if new_bytes < _LITTLE_BYTES:
-        # Halves the time of a small rollup (measured): its code runs too seldom to be worth compiling well.
-        java += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        # Halves the time of a small rollup (measured): its code runs too seldom to be worth compiling well. Its 30,000
+        # classes and young objects have room from the start, or garbage is collected 70 times.
+        java += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xmn200m"
     few: dict[str, str] = {}
     if data_bytes < _TINY_BYTES:
         # Classes are generated and compiled for each plan: an eighth of such a rollup (measured).

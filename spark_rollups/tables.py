@@ -105,7 +105,7 @@ class Tables:
 
     def count(self, name: str) -> int:
         """Return how many rows the table holds."""
-        return self.read(name).count()
+        return self.read(name).count() if self.exists(name) else 0
 
     def append(self, name: str, rows: DataFrame) -> None:
         """Add ``rows`` in one commit. Raises TablesError where data is there, but no log of it."""
