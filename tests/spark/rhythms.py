@@ -74,7 +74,7 @@ RHYTHMS: Mapping[str, Active] = {
     "first-ten-days-of-a-month": _month(range(1, 11)),
     "second-ten-days-of-a-month": _month(range(11, 21)),
     "last-days-of-a-month": _month(range(28, 32)),
-    "first-of-a-month": _month(range(1, 2), _at(3)),
+    "first-and-fifteenth-of-a-month": _month(range(1, 16, 14), _at(3)),
 }
 
 
