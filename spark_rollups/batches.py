@@ -6,7 +6,7 @@ Runs on Spark's workers: pyspark, delta and click are not imported here.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ KEY = ("cluster", "topic", "topic_id", "partition")
 MICROS = pa.timestamp("us", tz="UTC")
 
 
-def import_core(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def import_core(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Import what the stages of a rollup compute with, and pass rows on."""
     for name in ("update", "learning", "verdicts"):
         importlib.import_module(f"spark_rollups.{name}")
