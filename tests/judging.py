@@ -31,7 +31,6 @@ from exporter.domain.judging.evidence import evidence
 from exporter.domain.judging.incidents import Held, Incident
 from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.learning.traffic_clock import HOURS
-from exporter.domain.overrides import OverrideColumns
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicInfo
 from exporter.domain.polls.readings import State
@@ -69,7 +68,8 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
 
 def overrule(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
     """Judge one silence by the configuration alone."""
-    return judgement_in(overrule_silences(silences_in([silence]), OverrideColumns.build([override]), now), 0)
+    judged = overrule_silences(silences_in([silence]), override.max_silence_seconds, override.retired, now)
+    return judgement_in(judged, 0)
 
 
 def silences_in(silences: Iterable[Silence | None]) -> Silences:

@@ -26,7 +26,7 @@ from exporter.domain.judging.current_facts import (
 )
 from exporter.domain.judging.detection import overrule_silences
 from exporter.domain.judging.stream_facts import StreamFacts
-from exporter.domain.overrides import OverrideColumns, Overrides, Owners
+from exporter.domain.overrides import Overrides, Owners
 from exporter.domain.polls.silence import Silences
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
@@ -234,7 +234,7 @@ def _overrule(facts: StreamFacts, override: TopicOverride) -> StreamFacts:
     silences = Silences.blank(1, since=0.0, until=0.0)
     if last is not None and until is not None:
         silences = Silences.blank(1, there=True, known=True, advanced=True, since=last, until=max(last, until))
-    judged = overrule_silences(silences, OverrideColumns.build([override]), facts.as_of)
+    judged = overrule_silences(silences, override.max_silence_seconds, override.retired, facts.as_of)
     return replace(
         facts,
         verdict=VERDICTS[judged.verdict[0]],

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows
+from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.verdicts import Outage, TopicOverride, TopicOwner
 
 _PLAIN = re.compile(r"(?:[\w-]|\\[.\-_])*")
@@ -65,21 +64,6 @@ class Overrides:
         """Return the override of a topic as of ``now`` (Unix seconds), None where there is none."""
         matching = self._matching(cluster, topic)
         return next((one for one in matching if one.muted_until is None or now < one.muted_until), None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OverrideColumns(ColumnSet):
-    """What n overrides set, each a column [n]. Where ``limit`` is NaN and ``retired`` False, the topic is muted."""
-
-    limit: Floats
-    """The longest silence that is allowed, in seconds; NaN where there is none."""
-    retired: Flags
-
-    @classmethod
-    def build(cls, overrides: Sequence[TopicOverride]) -> OverrideColumns:
-        """Return overrides as columns."""
-        limits = [np.nan if one.retired else one.max_silence_seconds for one in overrides]
-        return cls(np.array(limits, dtype=np.float64), np.array([one.retired for one in overrides], dtype=np.bool_))
 
 
 def are_overridden(topics: Sequence[tuple[str, str]], overrides: Sequence[TopicOverride], as_of: float) -> Flags:

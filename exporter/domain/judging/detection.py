@@ -14,7 +14,6 @@ from exporter.domain.judging.gap_law import judge_ages
 from exporter.domain.judging.incidents import ClusterStreams, Held, Incident, Silent, build_drop_incident, hold
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import HOUR
-from exporter.domain.overrides import OverrideColumns
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import State
@@ -102,7 +101,7 @@ class Detector:
         self,
         snapshot: Snapshot,
         now: float,
-        override_of: Callable[[str], TopicOverride | None] | None = None,
+        override_of: Callable[[str], TopicOverride | None] = lambda _: None,
         *,
         in_force: bool = True,
     ) -> Assessment:
@@ -116,21 +115,19 @@ class Detector:
         of_partitions, of_topics, before = self._expected(snapshot.metadata)
         of_each = silences_of(snapshot.table, before)
         silences = Silences.concatenate([of_each, unite_by_topic(of_each, layout)])
-        overrides, place = _overrides(layout, override_of)
+        limit, retired, overridden = _overrides(layout, override_of)
         expected = np.concatenate([of_partitions, of_topics])
-        rows = np.where(silences.there & (place < 0) & in_force, expected, -1)
+        rows = np.where(silences.there & ~overridden & in_force, expected, -1)
         scores = score_silences(self.expectations, silences, rows, now)
         held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling)
         judged = make_judgements(scores, silences)
-        without = (judged.verdict == _LEARNING) & (place < 0)
+        without = (judged.verdict == _LEARNING) & ~overridden
         judged.verdict[without] = _judge_without_rhythm(snapshot.table, silences, now)[without]
         count = len(layout)
         follows = _follow(judged, silences, layout)
-        overridden = np.flatnonzero(place >= 0)
-        if len(overridden):
-            by_config = overrule_silences(silences[overridden], overrides[place[overridden]], now)
-            judged.put(overridden, by_config)
-            follows[place[:count] >= 0] = False
+        rows = np.flatnonzero(overridden)
+        judged.put(rows, overrule_silences(silences[rows], limit[rows], retired[rows], now))
+        follows &= ~overridden[:count]
         return Assessment(
             layout,
             judged[slice(0, count)],
@@ -188,33 +185,33 @@ def _judge_without_rhythm(table: Table, silences: Silences, now: float) -> Codes
     judges.
     """
     layout = table.layout
-
-    def any_of_topic(rows: Flags) -> Flags:
-        return np.bincount(layout.topic[rows], minlength=len(layout.topics)) > 0
-
     moved = ~np.isnan(table.last_advance)
     observed = table.read & (table.state == STATE_CODES[State.OBSERVED])
     undated = ~(table.read & np.isin(table.state, _DATED))
-    trusted = silences.there & np.concatenate([observed & ~moved, ~any_of_topic(undated | moved)])
+    doubted = layout.reduce(np.logical_or, undated | moved, otherwise=False)
+    trusted = silences.there & np.concatenate([observed & ~moved, ~doubted])
     newest = np.concatenate([table.newest, newest_by_topic(table)])
     codes = judge_ages(silences.until - np.fmax(newest, np.where(silences.known, silences.since, newest)), trusted)
     lately = silences.there & silences.known & (now - silences.since <= HOUR)
-    codes[lately & np.concatenate([moved, any_of_topic(moved)])] = VERDICT_CODES[Verdict.LIVE]
+    moved = np.concatenate([moved, layout.reduce(np.logical_or, moved, otherwise=False)])
+    codes[lately & moved] = VERDICT_CODES[Verdict.LIVE]
     return codes
 
 
-def overrule_silences(silences: Silences, overrides: OverrideColumns, now: float) -> Judgements:
-    """Judge silences by the configuration alone; ``overrides`` has one override for each.
+def overrule_silences(
+    silences: Silences, limit: Floats | float | None, retired: Flags | bool, now: float
+) -> Judgements:
+    """Judge silences by overrides alone: ``limit`` is in seconds. Without one, what is not ``retired`` is muted.
 
     Only a proved silence can be ``suspect`` or ``dead``. Only one that cannot be longer than its proved part is
     ``live`` or ``quiet``; until then it is ``learning``.
     """
-    limit, unknown = overrides.limit, np.full(len(silences), np.nan)
+    limit, unknown = np.asarray(limit, np.float64), np.full(len(silences), np.nan)
     last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
     proved = silences.until - silences.since
     suspect_after = SUSPECT_SHARE * limit
     rules = [
-        (overrides.retired, Verdict.RETIRED),
+        (np.asarray(retired), Verdict.RETIRED),
         (np.isnan(limit), Verdict.MUTED),
         (~silences.there, Verdict.LEARNING),
         ((proved > limit) & (proved >= find_retirement(limit)), Verdict.RETIRED),
@@ -227,17 +224,19 @@ def overrule_silences(silences: Silences, overrides: OverrideColumns, now: float
     return Judgements(_select(rules, Verdict.LIVE), last_advance, last_advance + limit, unknown)
 
 
-def _overrides(
-    layout: Layout, override_of: Callable[[str], TopicOverride | None] | None
-) -> tuple[OverrideColumns, Rows]:
-    """Return overrides, and the index of that of each partition, then of each topic; -1 where there is none."""
-    overrides = (
-        [] if override_of is None else [(number, override_of(name)) for number, name in enumerate(layout.topics)]
+def _overrides(layout: Layout, override_of: Callable[[str], TopicOverride | None]) -> tuple[Floats, Flags, Flags]:
+    """Return the limit in seconds that overrides set for partitions, then topics (NaN: none), and which they retire.
+
+    Also for which there is an override.
+    """
+    found = [override_of(name) for name in layout.topics]
+    limits = [None if one is None else one.max_silence_seconds for one in found]
+    topic = np.concatenate([layout.topic, np.arange(len(found))])
+    return (
+        np.array(limits, np.float64)[topic],
+        np.array([one is not None and one.retired for one in found], np.bool_)[topic],
+        np.array([one is not None for one in found], np.bool_)[topic],
     )
-    found = [(number, override) for number, override in overrides if override is not None]
-    place = np.full(len(layout.topics), -1, dtype=np.intp)
-    place[[number for number, _ in found]] = np.arange(len(found))
-    return OverrideColumns.build([override for _, override in found]), np.concatenate([place[layout.topic], place])
 
 
 def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes:
@@ -305,21 +304,17 @@ def newest_by_topic(table: Table) -> Floats:
     future counts only where there is no other.
     """
     layout = table.layout
-    newest = np.full(len(layout.topics), np.nan)
-    filled = np.flatnonzero(np.diff(layout.first))
-    if not len(filled):
-        return newest
-    starts = layout.first[:-1][filled]
     was_read = ~np.isnan(table.last_good_poll) & ~table.other_topic
     dated = was_read & ~np.isnan(table.newest)
     newest_unknown = ~was_read | (~dated & ~np.isin(table.state, [STATE_CODES[state] for state in _WITHOUT_TIME]))
     future, contradictory = (table.state == STATE_CODES[state] for state in (State.FUTURE, State.CONTRADICTORY))
-    present = np.maximum.reduceat(np.where(dated & ~future & ~contradictory, table.newest, -np.inf), starts)
-    ahead = np.maximum.reduceat(np.where(dated & future, table.newest, -np.inf), starts)
+    present, ahead = (
+        layout.reduce(np.maximum, np.where(dated & shown, table.newest, -np.inf), -np.inf)
+        for shown in (~future & ~contradictory, future)
+    )
     largest = np.where(present > -np.inf, present, ahead)
-    unknown = np.logical_or.reduceat(newest_unknown, starts) | (largest == -np.inf)
-    newest[filled] = np.where(unknown, np.nan, largest)
-    return newest
+    unknown = layout.reduce(np.logical_or, newest_unknown, otherwise=True) | (largest == -np.inf)
+    return np.where(unknown, np.nan, largest)
 
 
 def newest_of_all(table: Table) -> float | None:

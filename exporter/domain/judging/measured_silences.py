@@ -24,7 +24,6 @@ from exporter.domain.learning.rest_days import Rest, extra_seconds_for_rests, is
 from exporter.domain.learning.schedule import has_schedule
 from exporter.domain.learning.slots import BY_HOUR
 from exporter.domain.learning.traffic_clock import WEEK
-from exporter.domain.overrides import OverrideColumns
 from exporter.domain.polls.silence import Silences
 from exporter.domain.scoring.calibration import PARTITION, TOPIC, Threshold
 from exporter.domain.verdicts import (
@@ -179,9 +178,8 @@ class MeasuredSilences:
     ) -> None:
         """Write what the configuration decides into ``verdict``, ``columns`` and ``lines``."""
         limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
-        overrides = OverrideColumns.build([override])[np.zeros(len(rows), dtype=np.intp)]
         silences = self._silences(rows)
-        verdict[rows] = overrule_silences(silences, overrides, self.as_of).verdict
+        verdict[rows] = overrule_silences(silences, limit, override.retired, self.as_of).verdict
         for name, value in (
             ("max_silence_seconds", limit),
             ("suspect_silence_seconds", SUSPECT_SHARE * limit),

@@ -72,11 +72,8 @@ class Inspections:
         return SizesOfTopics(self._summed(self.log_bytes), self._summed(self.disk_bytes))
 
     def _summed(self, counts: Counts) -> Counts:
-        partitions = np.diff(self.layout.first)
-        known = np.bincount(self.layout.topic[counts.known], minlength=len(partitions))
-        sums = np.concatenate([[0], np.cumsum(np.where(counts.known, counts.value, 0))])[self.layout.first]
-        complete = (partitions > 0) & (partitions == known)
-        return Counts(np.where(complete, np.diff(sums), 0), complete)
+        known = self.layout.reduce(np.logical_and, counts.known, otherwise=False)
+        return Counts(np.where(known, self.layout.reduce(np.add, counts.value, 0), 0), known)
 
     def partition(self, row: int) -> tuple[int | None, int | None]:
         """Return the two values of one row."""

@@ -127,6 +127,14 @@ class Layout:
         counts = np.bincount(topic, minlength=len(topics)).tolist()
         return Layout(topics, counts, partition[order]), np.concatenate([rows, len(self) + others])[order]
 
+    def reduce(self, function: np.ufunc, values: NDArray[Any], otherwise: Any) -> NDArray[Any]:
+        """Return ``function`` (as ``np.maximum``) of the rows of each topic; ``otherwise`` where it has none."""
+        found = np.full(len(self.topics), otherwise, values.dtype)
+        filled = np.flatnonzero(np.diff(self.first))
+        if len(filled):
+            found[filled] = function.reduceat(values, self.first[:-1][filled])
+        return found
+
     def moves_from(self, before: Layout) -> tuple[Rows, Rows]:
         """Return the rows of partitions of both layouts, here and in ``before``."""
         there = before.find(self.topics, self.topic, self.partition)

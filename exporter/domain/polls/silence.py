@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import ColumnSet, Flags, Floats, Offsets, Rows, replace_nan
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Offsets, replace_nan
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, Table
@@ -55,18 +55,8 @@ class Silences(ColumnSet):
 
     def silence(self, row: int) -> Silence | None:
         """Return one row as an object."""
-        if not self.there[row]:
-            return None
-        return Silence(
-            float(self.since[row]),
-            float(self.until[row]),
-            bool(self.known[row]),
-            bool(self.advanced[row]),
-            bool(self.settling[row]),
-            int(self.polls_good[row]),
-            int(self.polls_missed[row]),
-            replace_nan(self.not_before[row]),
-        )
+        there, *values = (column[row].item() for column in self.columns())
+        return Silence(*values[:-1], replace_nan(values[-1])) if there else None
 
     @property
     def longest(self) -> Floats:
@@ -126,55 +116,32 @@ def unite_by_topic(silences: Silences, layout: Layout) -> Silences:
     It begins with the latest advance of any partition that ever advanced. It is proved only up to the time to which
     every partition was read. There is none where no partition was ever read.
     """
-    nowhere = Silences.blank(len(layout.topics), since=0.0, until=0.0, advanced=True)
-    filled = np.flatnonzero(np.diff(layout.first))
-    if not len(filled):
-        return nowhere
-    each = _ByTopic(layout, filled)
-    there = each.any(silences.there)
-    unread = each.any(~silences.there)
+
+    def any_of(flags: Flags) -> Flags:
+        return layout.reduce(np.logical_or, flags, otherwise=False)
+
+    def latest(moments: Floats) -> Floats:
+        return layout.reduce(np.maximum, moments, -np.inf)
+
+    def count(polls: NDArray[np.int64]) -> NDArray[np.int64]:
+        return layout.reduce(np.add, np.where(silences.there, polls, 0), 0)
+
+    there = any_of(silences.there)
     moves = silences.there & silences.advanced
-    moving = np.where(each.spread(each.any(moves)), moves, silences.there)
-    since = each.max(np.where(moving, silences.since, -np.inf))
-    last = moving & (silences.since == each.spread(since))
-    known = each.any(last & silences.known)
-    proved = np.maximum(since, each.min(np.where(silences.there, silences.until, np.inf)))
+    moving = np.where(any_of(moves)[layout.topic], moves, silences.there)
+    since = latest(np.where(moving, silences.since, -np.inf))
+    known = any_of(moving & (silences.since == since[layout.topic]) & silences.known)
+    read_until = layout.reduce(np.minimum, np.where(silences.there, silences.until, -np.inf), -np.inf)
     began = np.where(silences.known, silences.since, silences.not_before)
-    not_before = each.max(np.where(moving & ~np.isnan(began), began, -np.inf))
-    found = Silences(
+    not_before = latest(np.where(moving & ~np.isnan(began), began, -np.inf))
+    return Silences(
         there=there,
         since=np.where(there, since, 0.0),
-        until=np.where(there, np.where(unread, since, proved), 0.0),
+        until=np.where(there, np.maximum(since, read_until), 0.0),
         known=known,
-        advanced=each.any(moves),
-        settling=each.any(moving & silences.settling),
-        polls_good=each.sum(np.where(silences.there, silences.polls_good, 0)),
-        polls_missed=each.sum(np.where(silences.there, silences.polls_missed, 0)),
+        advanced=any_of(moves),
+        settling=any_of(moving & silences.settling),
+        polls_good=count(silences.polls_good),
+        polls_missed=count(silences.polls_missed),
         not_before=np.where(known | (not_before == -np.inf), np.nan, not_before),
     )
-    nowhere.put(filled, found)
-    return nowhere
-
-
-class _ByTopic:
-    """Reductions over the rows of each topic that has rows."""
-
-    def __init__(self, layout: Layout, filled: Rows) -> None:
-        self._starts = layout.first[:-1][filled]
-        self._counts = np.diff(layout.first)[filled]
-
-    def max(self, values: Floats) -> Floats:
-        return np.asarray(np.maximum.reduceat(values, self._starts))
-
-    def min(self, values: Floats) -> Floats:
-        return np.asarray(np.minimum.reduceat(values, self._starts))
-
-    def sum(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.asarray(np.add.reduceat(values, self._starts))
-
-    def any(self, flags: Flags) -> Flags:
-        return np.asarray(np.logical_or.reduceat(flags, self._starts))
-
-    def spread(self, of_topics: NDArray[Any]) -> NDArray[Any]:
-        """Return the value of each topic for each of its rows."""
-        return np.repeat(of_topics, self._counts)
