@@ -93,7 +93,7 @@ _BLANKS: Mapping[str, tuple[Any, type]] = {
     "Offsets": (0, np.int64),
     "Integers": (0, np.int64),
     "Strings": (None, np.object_),
-    **{f"NDArray[np.{kind.__name__}]": (0, kind) for kind in (np.int8, np.int16, np.int32, np.int64)},
+    **{f"NDArray[np.{kind.__name__}]": (0, kind) for kind in (np.int8, np.int16, np.int32, np.int64, np.object_)},
 }
 
 

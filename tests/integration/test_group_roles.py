@@ -40,7 +40,7 @@ def lines_of(sweep: GroupSweep, topic: str) -> list[str]:
         None,
         as_of=0.0,
         **describe_verdict(StreamFacts(as_of=0.0, topic=topic, verdict=Verdict.LEARNING)),
-        groups=[one._asdict() for one in groups_in(sweep, topic)],
+        groups=groups_in(sweep, topic),
         all_groups_known=bool(find_readers(sweep, [topic]).known[0]),
         groups_unknown=explain_unknown(sweep, topic),
         other_groups=sorted(sweep.others or ()),

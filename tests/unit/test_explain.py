@@ -228,7 +228,7 @@ def of_groups(sweep: GroupSweep, partition: int | None = None) -> list[str]:
     """The lines about the groups of ``orders`` or one of its partitions."""
     lines = lines_of(
         partition=partition,
-        groups=None if sweep.blank else [one._asdict() for one in groups_in(sweep, "orders", partition)],
+        groups=None if sweep.blank else groups_in(sweep, "orders", partition),
         all_groups_known=bool(find_readers(sweep, ["orders"]).known[0]),
         groups_unknown=explain_unknown(sweep, "orders"),
         other_groups=sorted(sweep.others or ()),

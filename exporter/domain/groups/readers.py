@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Rows, ranges, replace_nan
-from exporter.domain.groups.consumer_groups import GroupState
-from exporter.domain.groups.positions import GROUP_STATES
+from exporter.domain.groups.positions import GROUP_STATES, Positions
 from exporter.domain.groups.sweep import ROLE_CODES, ROLES, GroupRole, GroupSweep, roles_of
-from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, reason_of_code
+from exporter.domain.polls.readings import ANSWERED, TopicPartition, reason_of_code
 
 
 class Readership(NamedTuple):
@@ -102,26 +101,12 @@ def explain_unknown(sweep: GroupSweep, topic: str) -> str | None:
     return None
 
 
-class GroupThere(NamedTuple):
-    """Where a group stands in a topic or in one partition of it. None is unknown."""
+def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> list[dict[str, Any]]:
+    """Return where groups stand in a topic or in one partition of it, by name, as values for JSON; None is unknown.
 
-    group: str
-    role: GroupRole
-    state: GroupState | None
-    members: int | None
-    reason: Reason | None
-    """Why its state and members are unknown."""
-    committed: int
-    """Number of partitions in which it has committed an offset."""
-    lag: int | None
-    past_end: int
-    """Sum of the offsets by which its commits lie past the ends of the logs."""
-    lag_seconds: float | None
-    """The largest known time lag of its partitions."""
-
-
-def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> list[GroupThere]:
-    """Return the groups of a topic, or those that may read or committed in one partition of it, by name."""
+    ``committed`` is the number of partitions in which a group has committed an offset, ``past_end`` the sum of the
+    offsets by which its commits lie past the ends of the logs, ``lag_seconds`` the largest known time lag.
+    """
     positions = sweep.positions
     rows = positions.rows
     roles = dict(find_readers(sweep, [topic]).list_groups(0))
@@ -136,22 +121,29 @@ def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> li
             if not len(mine) and role in (GroupRole.GONE, GroupRole.COMMITTED):
                 continue
         lag_known = len(mine) > 0 and bool((positions.reason[mine] == ANSWERED).all())
-        seconds = positions.seconds[mine]
-        state, members = int(positions.state[number]), int(positions.members[number])
+        seconds = np.fmax.reduce(positions.seconds[mine], initial=np.nan)
         found.append(
-            GroupThere(
-                name,
-                role,
-                None if state < 0 else GROUP_STATES[state],
-                None if members < 0 else members,
-                reason_of_code(int(positions.undescribed[number])),
-                len(mine),
-                int(positions.lag[mine].sum()) if lag_known else None,
-                int(positions.past_end[mine].sum()),
-                replace_nan(float(np.fmax.reduce(seconds, initial=np.nan))),
-            )
+            {
+                "group": name,
+                "role": role,
+                **_describe_group(positions, number),
+                "committed": len(mine),
+                "lag": int(positions.lag[mine].sum()) if lag_known else None,
+                "past_end": int(positions.past_end[mine].sum()),
+                "lag_seconds": replace_nan(float(seconds)),
+            }
         )
     return found
+
+
+def _describe_group(positions: Positions, number: int) -> dict[str, Any]:
+    """Return state and members of a group, and the reason why they are unknown."""
+    state, members = int(positions.state[number]), int(positions.members[number])
+    return {
+        "state": None if state < 0 else str(GROUP_STATES[state]),
+        "members": None if members < 0 else members,
+        "reason": reason_of_code(int(positions.undescribed[number])),
+    }
 
 
 def groups_of(sweep: GroupSweep) -> Iterator[dict[str, Any]]:
@@ -160,25 +152,14 @@ def groups_of(sweep: GroupSweep) -> Iterator[dict[str, Any]]:
     rows, _ = roles_of(positions)
     first, topics = rows.first.tolist(), rows.layout.topics
     for number, name in enumerate(rows.names):
-        state, members = int(positions.state[number]), int(positions.members[number])
         assigned = positions.assigned[number]
         watched = {topics[topic] for topic in rows.partition[first[number] : first[number + 1]].tolist()}
         yield {
             "group": name,
             "type": "consumer",
-            "state": None if state < 0 else str(GROUP_STATES[state]),
-            "members": None if members < 0 else members,
-            "reason": reason_of_code(int(positions.undescribed[number])),
+            **_describe_group(positions, number),
             "topics": sorted(watched | assigned),
             "assigned": sorted(assigned) if positions.settled[number] else None,
         }
     for name in sorted(sweep.others or ()):
-        yield {
-            "group": name,
-            "type": None,
-            "state": None,
-            "members": None,
-            "reason": None,
-            "topics": [],
-            "assigned": None,
-        }
+        yield {"group": name, "topics": []} | dict.fromkeys(("type", "state", "members", "reason", "assigned"))

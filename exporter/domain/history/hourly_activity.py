@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows, runs
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows, blank_columns, runs
 from exporter.domain.learning.hours import (
     DAY_HOURS,
     FIVE_MICROS,
@@ -120,8 +120,7 @@ def cut_at_first_poll(rows: Moments, polled_from: Integers, polled_offset: Integ
 def fold(rows: Moments) -> FoldedHours:
     """Return one row for each stream and hour with a known event."""
     if not len(rows):
-        nothing = np.zeros(0, np.int64)
-        return FoldedHours(Hours.none(), nothing, nothing, nothing, nothing > 0)
+        return FoldedHours(Hours.blank(0), **blank_columns(FoldedHours, 0))
     return _by_hour(_in_hours(_counted(_in_order(rows))))
 
 

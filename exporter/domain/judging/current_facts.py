@@ -235,9 +235,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         override=None if facts.override is None else describe_override(facts.override),
         config=None if info.config is None else describe_config(info.config),
         expectation=published and describe_expectation(published, one.published_at, in_force=one.in_force),
-        groups=None
-        if sweep is None or sweep.blank
-        else [each._asdict() for each in groups_in(sweep, topic, partition)],
+        groups=None if sweep is None or sweep.blank else groups_in(sweep, topic, partition),
         other_groups=[] if sweep is None else sorted(sweep.others or ()),
         all_groups_known=one.readers(topic) is not None,
         groups_unknown=None if sweep is None else explain_unknown(sweep, topic),

@@ -101,7 +101,7 @@ class Detector:
         self,
         snapshot: Snapshot,
         now: float,
-        override_of: Callable[[str], TopicOverride | None] = lambda _: None,
+        override_of: Callable[[str], TopicOverride | None] | None = None,
         *,
         in_force: bool = True,
     ) -> Assessment:
@@ -224,12 +224,14 @@ def overrule_silences(
     return Judgements(_select(rules, Verdict.LIVE), last_advance, last_advance + limit, unknown)
 
 
-def _overrides(layout: Layout, override_of: Callable[[str], TopicOverride | None]) -> tuple[Floats, Flags, Flags]:
+def _overrides(
+    layout: Layout, override_of: Callable[[str], TopicOverride | None] | None
+) -> tuple[Floats, Flags, Flags]:
     """Return the limit in seconds that overrides set for partitions, then topics (NaN: none), and which they retire.
 
     Also for which there is an override.
     """
-    found = [override_of(name) for name in layout.topics]
+    found = [None if override_of is None else override_of(name) for name in layout.topics]
     limits = [None if one is None else one.max_silence_seconds for one in found]
     topic = np.concatenate([layout.topic, np.arange(len(found))])
     return (

@@ -7,13 +7,12 @@ scored with the baseline of the week in which it began, so it never affects its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows, blank_columns
 from exporter.domain.learning.hours import Integers
 from exporter.domain.learning.rest_days import Rest
 from exporter.domain.learning.schedule import DAY, has_schedule
@@ -76,10 +75,17 @@ class Baselines(ColumnSet):
     @classmethod
     def none(cls) -> Baselines:
         """Return the baselines of no stream."""
-        columns: dict[str, NDArray[Any]] = {one.name: np.zeros(0) for one in fields(cls)}
-        kinds = {"stream": np.intp, "week": np.int64, "schedule": object, "together": np.bool_}
-        columns |= {name: np.zeros(0, kind) for name, kind in kinds.items()}
-        return cls(**{**columns, "profile": np.zeros((0, HOURS)), "weekly_scores": np.zeros((0, WEEKS))})
+        profile, weekly_scores = np.zeros((0, HOURS)), np.zeros((0, WEEKS))
+        return cls(**blank_columns(cls, 0), profile=profile, weekly_scores=weekly_scores)
+
+    def find_rows(self, stream: Rows, week: Integers) -> Rows:
+        """Return the row of each stream and week, -1 where it has none."""
+        if not len(self):
+            return np.full(len(stream), -1, np.intp)
+        keys, wanted = ((of.astype(np.int64) << 32) + at for of, at in ((self.stream, self.week), (stream, week)))
+        order = np.argsort(keys)
+        at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+        return np.where(keys[order][at] == wanted, order[at], -1).astype(np.intp)
 
     @property
     def clocked(self) -> Flags:

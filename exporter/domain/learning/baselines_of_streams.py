@@ -31,24 +31,14 @@ def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
 
     A stream without activity in the eight weeks before a week has no baseline for it.
     """
-    for some in _some_streams(hours):
+    cuts = np.append(runs(hours.stream)[::STREAMS_AT_ONCE], len(hours))
+    for first, last in pairwise(cuts.tolist()):
+        some = hours[slice(first, last)]
         found = list(learn_baselines(some, weeks, BY_HOUR))
-        detailed = _with_five_minute_slots(some)
+        detailed = some[np.isin(some.stream, np.unique(some.stream[some.fives != 0]))]
         if found and len(detailed):
             found = [prefer_finer_slots(Baselines.concatenate(found), list(learn_baselines(detailed, weeks, BY_FIVE)))]
         yield from found
-
-
-def _with_five_minute_slots(hours: Hours) -> Hours:
-    streams = np.unique(hours.stream[hours.fives != 0])
-    return hours[np.isin(hours.stream, streams)]
-
-
-def _some_streams(hours: Hours) -> Iterator[Hours]:
-    starts = runs(hours.stream)
-    cuts = np.append(starts[::STREAMS_AT_ONCE], len(hours))
-    for first, last in pairwise(cuts.tolist()):
-        yield hours[slice(first, last)]
 
 
 def prefer_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baselines:
@@ -57,9 +47,7 @@ def prefer_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Base
         return by_hour
     fives = Baselines.concatenate(by_five)
     fives = fives[fives.clocked]
-    place = {key: row for row, key in enumerate(zip(by_hour.stream.tolist(), by_hour.week.tolist(), strict=True))}
-    keys = zip(fives.stream.tolist(), fives.week.tolist(), strict=True)
-    hourly = np.array([place[key] for key in keys], np.intp)  # active in slots of five minutes is active in hours
+    hourly = by_hour.find_rows(fives.stream, fives.week)  # active in slots of five minutes is active in hours
     several = fives.step / BY_FIVE.hours >= SEVERAL * by_hour.step[hourly]
     alone = ~np.isnan(by_hour.mean) & ~by_hour.scheduled & ~by_hour.together
     chosen = alone[hourly] & several

@@ -45,12 +45,6 @@ class Hours(ColumnSet):
         """Whether an advance is known of each."""
         return self.first >= 0
 
-    @classmethod
-    def none(cls) -> Hours:
-        """Return no hours at all."""
-        nothing = np.zeros(0, np.int64)
-        return cls(nothing.astype(np.intp), nothing, nothing, nothing, nothing > 0, nothing.astype(np.int16))
-
     def union(self, topic_of: Rows, first_number: int) -> Hours:
         """Return the hours of topics as the union of their partitions.
 

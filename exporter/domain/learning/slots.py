@@ -84,9 +84,6 @@ def cut_into_slots(hours: Hours, slot: Slot) -> Hours:
 
 def silences_between(hours: Hours, slot: Slot) -> PastSilences:
     """Return the silences between neighbouring hours in order, where both their ends are known."""
-    if len(hours) < 2:
-        nothing = np.zeros(0)
-        return PastSilences(nothing.astype(np.intp), nothing, nothing, nothing, nothing.astype(np.int64))
     active = hours.active
     known = (hours.stream[1:] == hours.stream[:-1]) & active[1:] & active[:-1] & ~hours.unknown[1:]
     at = np.flatnonzero(known)

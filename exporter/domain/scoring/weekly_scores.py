@@ -18,6 +18,7 @@ from exporter.domain.learning.slots import (
     BY_FIVE,
     BY_HOUR,
     LONGEST_INSIDE,
+    PastSilences,
     Slot,
     cut_into_slots,
     silences_between,
@@ -60,33 +61,33 @@ def maxima(hours: Hours, baselines: Baselines, weeks: Sequence[int]) -> Maxima:
 def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[int]) -> Maxima:
     mine = baselines[baselines.clocked & (baselines.slot_seconds == slot.seconds)]
     clocks = mine.clocks()
-    row_of = _Places(mine)
     hours = cut_into_slots(hours, slot)
     active = hours[hours.active]
     ended = week_of(np.asarray(active.hour * HOUR))
     in_weeks = np.isin(ended, weeks)
     active, ended = active[in_weeks], ended[in_weeks]
-    found = _ended(hours, active, ended, slot)
-    clock = row_of(found.stream, found.began)
-    found = found[np.isin(found.ended, weeks) & (clock >= 0)]
-    clock = row_of(found.stream, found.began)
+    found = _ended(hours, active, slot)
+    found = found[np.isin(week_of(found.end), weeks)]
+    clock = mine.find_rows(found.stream, week_of(found.since))
+    found, clock = found[clock >= 0], clock[clock >= 0]
     start = clocks.start(clock, found.start)
     missed = clocks.ticks(clock, start, found.end)
     worst = _worst(found, missed)
     found, clock, missed, start = found[worst], clock[worst], missed[worst], start[worst]
+    began, over = week_of(found.since), week_of(found.end)
     score = clocks.score(clock, missed)
     unusual = score > HELD_FROM
     overdue = np.where(unusual, clocks.moment(clock, start, clocks.usual(clock)), np.nan)
-    own = set(zip(found.stream.tolist(), found.began.tolist(), found.ended.tolist(), strict=True))
+    own = set(zip(found.stream.tolist(), began.tolist(), over.tolist(), strict=True))
     at = runs(active.stream, ended)
-    at = at[row_of(active.stream[at], ended[at]) >= 0]
+    at = at[mine.find_rows(active.stream[at], ended[at]) >= 0]
     weeks_of = zip(active.stream[at].tolist(), ended[at].tolist(), strict=True)
     calm = at[np.array([(stream, week, week) not in own for stream, week in weeks_of], np.bool_)]
     nothing = np.full(len(calm), np.nan)
     return Maxima(
         np.concatenate([found.stream, active.stream[calm]]),
-        np.concatenate([found.began, ended[calm]]),
-        np.concatenate([found.ended, ended[calm]]),
+        np.concatenate([began, ended[calm]]),
+        np.concatenate([over, ended[calm]]),
         np.concatenate([score, nothing]),
         np.concatenate([overdue, nothing]),
         np.concatenate([np.where(unusual, found.start, np.nan), nothing]),
@@ -94,50 +95,24 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ended(ColumnSet):
-    stream: Rows
-    began: Integers
-    ended: Integers
-    start: Floats
-    end: Floats
-
-
-def _ended(hours: Hours, active: Hours, week: Integers, slot: Slot) -> _Ended:
+def _ended(hours: Hours, active: Hours, slot: Slot) -> PastSilences:
+    """Return the silences between hours, and where slots are finer those inside of ``active`` ones too."""
     found = silences_between(hours, slot)
     found = found[(found.slots > 0) & (found.end - found.since < RETIRED_AFTER_SECONDS)]
-    across = _Ended(found.stream, week_of(found.since), week_of(found.end), found.start, found.end)
     if slot == BY_HOUR:
-        return across
+        return found
     longest = LONGEST_INSIDE[active.fives]
     some = longest > 0
     start = np.asarray(active.hour[some] * HOUR, np.float64)
     end = start + (longest[some] + 1) * slot.seconds
-    inside = _Ended(active.stream[some], week[some], week[some], start, end)
-    return _Ended.concatenate([across, inside])
+    return PastSilences.concatenate([found, PastSilences(active.stream[some], start, end, start, longest[some])])
 
 
-def _worst(found: _Ended, missed: Floats) -> Rows:
-    order = np.lexsort((found.start, missed, found.ended, found.began, found.stream))
+def _worst(found: PastSilences, missed: Floats) -> Rows:
+    """Return the row of the silence that missed most, by stream and the weeks in which it began and ended."""
+    began, ended = week_of(found.since), week_of(found.end)
+    order = np.lexsort((found.start, missed, ended, began, found.stream))
     if not len(order):
         return order
-    at = runs(found.stream[order], found.began[order], found.ended[order])
+    at = runs(found.stream[order], began[order], ended[order])
     return np.asarray(order[np.append(at[1:], len(order)) - 1])
-
-
-class _Places:
-    def __init__(self, baselines: Baselines) -> None:
-        self._first = int(baselines.week.min(initial=0))
-        self._weeks = int(baselines.week.max(initial=0)) - self._first + 1
-        key = baselines.stream.astype(np.int64) * self._weeks + (baselines.week.astype(np.int64) - self._first)
-        self._order = np.argsort(key)
-        self._keys = key[self._order]
-
-    def __call__(self, stream: Rows, week: Integers) -> Rows:
-        """Return the row of each, -1 where there is none."""
-        if not len(self._keys):
-            return np.full(len(stream), -1, np.intp)
-        within = (week >= self._first) & (week < self._first + self._weeks)
-        key = stream.astype(np.int64) * self._weeks + (week - self._first)
-        at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
-        return np.where(within & (self._keys[at] == key), self._order[at], -1).astype(np.intp)
