@@ -226,7 +226,7 @@ class ExpectationSet:
         )
         self.published = table.texts["verdict"].column(lambda name: _CODES_BY_NAME.get(name, _LEARNING), _LEARNING)
         """The verdict of each row when it was published."""
-        self._rules = SilenceRules(
+        self.rules = SilenceRules(
             clocks,
             np.where(sound & (table.clock >= 0), np.arange(len(table)), -1),
             figures["slot_seconds"],
@@ -269,16 +269,12 @@ class ExpectationSet:
         before.last_advance[here] = self.table.figures["last_advance"][chosen]
         return before
 
-    def judge(self, silences: JudgedSilences, now: float) -> Scores:
-        """Judge silences by the expectations, as ``SilenceRules.judge`` does."""
-        return self._rules.judge(silences, now)
-
     def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
         """Return when silences become suspect and dead, and what they missed, as ``SilenceRules.foresee`` does.
 
         Missed slots count as in ``scale_missed``.
         """
-        suspect_from, dead_from, missed = self._rules.foresee(silences)
+        suspect_from, dead_from, missed = self.rules.foresee(silences)
         table, figures, known = self.table, self.table.figures, np.flatnonzero(~np.isnan(missed))
         known = known[table.schedule.codes[silences.rows[known]] < 0]
         rows = silences.rows[known]

@@ -6,13 +6,12 @@ before it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Rows, runs
+from exporter.domain.arrays import Flags, Rows, blank_columns, runs
 from exporter.domain.history.hourly_activity import FoldedHours
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, SECOND, UNKNOWN, Hours, Integers, earliest
 
@@ -67,7 +66,7 @@ def days_of(folded: FoldedHours, before: StreamTotals) -> tuple[Days, StreamTota
     """Return hours as days, and the totals of all streams in ``before`` after these."""
     hours = folded.hours
     if not len(hours):
-        return _no_days(), before
+        return Days(**blank_columns(Days, 0)), before
     day = hours.hour // DAY_HOURS
     at = runs(hours.stream, day)
     bit = (1 << (hours.hour % DAY_HOURS)).astype(np.int32)
@@ -151,8 +150,3 @@ def hours_of(days: Days) -> Hours:
     last[active] = begin + days.last_ms.astype(np.int64) * MILLI
     fives[active] = days.fives
     return Hours(days.stream[row], hour, first, last, (days.unknown[row] >> place & 1).astype(np.bool_), fives)
-
-
-def _no_days() -> Days:
-    none: dict[str, Any] = {column.name: np.zeros(0, np.int64) for column in fields(Days)}
-    return Days(**none)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,10 +78,10 @@ def add_topics(partitions: Streams, topics: Streams) -> Streams:
     for one in _SAME_STATE:
         state[only(one)] = one.value
     unreadable = only(State.UNREADABLE)
-    reasons = [max((one for one in some if one is not None), default=None) for some in np.split(mine.reason, at[1:])]
-    types = [
-        max((one for one in some if one is not None), default=None) for some in np.split(mine.timestamp_type, at[1:])
-    ]
+    reasons, types = (
+        [max((one for one in some if one is not None), default=None) for some in np.split(texts, at[1:])]
+        for texts in (mine.reason, mine.timestamp_type)
+    )
     since, last = np.fmin.reduceat(mine.unreadable_since, at), np.fmax.reduceat(mine.last_advance, at)
     # A partition whose newest record has no proved age leaves the age of its topic unknown.
     no_records = np.isin(mine.state.astype(str), (State.NEVER_WRITTEN, State.EMPTY))
@@ -111,9 +111,7 @@ def add_topics(partitions: Streams, topics: Streams) -> Streams:
     )
     # One partition that was never read leaves nothing proved of its topic but that others advanced.
     proved = np.where(np.isnan(whole.observed_until), whole.last_advance, whole.observed_until)
-    columns = {column.name: getattr(whole, column.name) for column in fields(Streams)}
-    whole = Streams(**{**columns, "observed_until": proved})
-    return Streams.concatenate([partitions, whole])
+    return Streams.concatenate([partitions, replace(whole, observed_until=proved)])
 
 
 def objects(values: Sequence[object]) -> Strings:

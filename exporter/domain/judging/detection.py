@@ -252,7 +252,7 @@ def score_silences(expectations: ExpectationSet, silences: Silences, rows: Rows,
     """Score silences by the expectations. New alarms with too few good polls, or soon after the start, are held."""
     since = np.where(silences.there, silences.since, 0.0)
     until = np.where(silences.there, silences.until, 0.0)
-    scores = expectations.judge(JudgedSilences(rows, since, until), now)
+    scores = expectations.rules.judge(JudgedSilences(rows, since, until), now)
     alarming = np.isin(scores.verdicts, _ALARMING)
     new = np.ones(len(rows), dtype=np.bool_)
     new[rows >= 0] = scores.verdicts[rows >= 0] != expectations.published[rows[rows >= 0]]

@@ -199,9 +199,7 @@ class MeasuredSilences:
         there = known | (np.isnan(last) & ~np.isnan(unchanged) & ~np.isnan(observed))
         since = np.where(there, np.where(known, last, unchanged), 0.0)
         until = np.where(there, np.maximum(since, observed), 0.0)
-        nothing = np.zeros(len(rows), np.bool_)
-        none = np.zeros(len(rows), np.int64)
-        return Silences(there, since, until, known, there, nothing, none, none, np.full(len(rows), np.nan))
+        return Silences.blank(len(rows), there=there, since=since, until=until, known=known, advanced=there)
 
     def lines(
         self, verdict: NDArray[np.int8], partitions: Integers, live: Integers, learning: Integers

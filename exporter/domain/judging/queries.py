@@ -13,6 +13,7 @@ from exporter.domain.arrays import Flags, Floats, Rows, replace_nan
 from exporter.domain.judging.current_facts import ClusterFacts, describe_reading, describe_verdict, find_facts
 from exporter.domain.judging.detection import Judgements
 from exporter.domain.judging.stream_facts import StreamFacts
+from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATES
 from exporter.domain.verdicts import OF_ALL_PARTITIONS, VERDICT_CODES, VERDICTS, Verdict
 
@@ -68,7 +69,7 @@ def topics(known: Sequence[ClusterFacts], query: Query) -> Page:
     for one in _chosen(known, query):
         passed = _of_topics(one, query) & _verdict_is(one.assessment.of_topics, query)
         if query.states:
-            passed &= one.assessment.states[:, [STATES.index(_state(name)) for name in query.states]].any(axis=1)
+            passed &= one.assessment.states[:, [STATES.index(State(name)) for name in query.states]].any(axis=1)
         rows = np.flatnonzero(passed)
         found.append((one, rows, _keys(query, one.assessment.of_topics, one.assessment.newest)[rows]))
     return _page(found, query, topics=True)
@@ -81,7 +82,7 @@ def partitions(known: Sequence[ClusterFacts], query: Query) -> Page:
         table = one.snapshot.table
         passed = _of_topics(one, query)[table.layout.topic] & _verdict_is(one.assessment.of_partitions, query)
         if query.states:
-            passed &= np.isin(table.state_now, [STATES.index(_state(name)) for name in query.states])
+            passed &= np.isin(table.state_now, [STATES.index(State(name)) for name in query.states])
         if query.of_living:
             passed &= ~np.isin(one.assessment.of_topics.verdict, _OF_ALL)[table.layout.topic]
         rows = np.flatnonzero(passed)
@@ -125,10 +126,6 @@ def _partition_record(one: ClusterFacts, row: int, facts: StreamFacts) -> dict[s
 
 def _chosen(known: Sequence[ClusterFacts], query: Query) -> list[ClusterFacts]:
     return [one for one in known if not query.clusters or one.cluster in query.clusters]
-
-
-def _state(name: str) -> Any:
-    return next(state for state in STATES if state == name)
 
 
 def _of_topics(one: ClusterFacts, query: Query) -> Flags:

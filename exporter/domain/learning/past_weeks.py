@@ -57,7 +57,7 @@ class PastWeeks:
     """The weeks before some weeks of a few streams, as arrays [streams, weeks, 168]."""
 
     def __init__(self, hours: Hours, weeks: Sequence[int], slot: Slot) -> None:
-        self._slot = slot
+        self.slot = slot
         self._begin = min(weeks) - PERIOD_WEEKS
         self._streams, stream = np.unique(hours.stream, return_inverse=True)
         hours = Hours(stream.ravel().astype(np.intp), *(getattr(hours, one.name) for one in fields(hours)[1:]))
@@ -66,7 +66,7 @@ class PastWeeks:
         known = hours[(number >= (PERIOD_WEEKS - PAUSE_WEEKS) * HOURS) & (number < width)]
         inside = (number >= 0) & (number < width)
         hours, number = hours[inside], number[inside]
-        count = len(self._streams)
+        self.streams = count = len(self._streams)
         active, at = hours.active, hours.stream * width + number
         slots = np.zeros(count * width)
         slots[at[active]] = 1 if slot == BY_HOUR else ACTIVE_FIVES[hours.fives[active]]
@@ -118,7 +118,7 @@ class PastWeeks:
         mean = np.where(scored.together, mean_w, mean)
         spread = np.where(scored.together, predict_spread(TOGETHER_SPREAD, count), spread)
         total = total[rows]
-        if self._slot == BY_HOUR:
+        if self.slot == BY_HOUR:
             step = scored.rates.mean(-1)
             a_week = total / np.maximum(watched[rows].sum((1, 2)) / HOURS, 1.0)
             by_chance = arrives_at_random(scored.dispersion, a_week) & ~scored.together
@@ -135,9 +135,9 @@ class PastWeeks:
         return Baselines(
             self._streams[rows].astype(np.intp),
             np.full(len(rows), week),
-            np.full(len(rows), self._slot.seconds),
+            np.full(len(rows), self.slot.seconds),
             scored.rates,
-            scored.rates.mean(-1) * self._slot.hours,
+            scored.rates.mean(-1) * self.slot.hours,
             np.where(learned, mean, np.nan),
             np.where(learned, spread, np.nan),
             np.where(slow, PERIOD_SUSPECT * longest, SPELL_SUSPECT * spell),
@@ -157,7 +157,7 @@ class PastWeeks:
 
     def _schedules(self, week: int, watched: Flags, place: Rows) -> NDArray[np.object_]:
         """Return the schedules of streams, learned from the eight weeks before; None for a stream without one."""
-        if self._slot != BY_HOUR:
+        if self.slot != BY_HOUR:
             return np.full(len(watched), None, object)
         hours, begin = self._advanced, FIRST_MONDAY + (week - WEEKS) * WEEK
         at = hours.first / SECOND
@@ -196,11 +196,11 @@ class PastWeeks:
         stream, last = stream[last >= 0], last[last >= 0]
         # Before a stream that begins later lies the last row of another one.
         last = last[(self._known.stream[last] == stream) & self._known.active[last]]
-        micros = round(self._slot.seconds) * SECOND
+        micros = round(self.slot.seconds) * SECOND
         advance = self._known.last[last]
-        start = np.asarray((advance // micros + 1) * self._slot.seconds, np.float64)
+        start = np.asarray((advance // micros + 1) * self.slot.seconds, np.float64)
         end = np.full(len(last), begin)
-        slots = ((end - start) // self._slot.seconds).astype(np.int64)
+        slots = ((end - start) // self.slot.seconds).astype(np.int64)
         found = PastSilences(self._known.stream[last], start, end, np.asarray(advance / SECOND, np.float64), slots)
         return found[(found.slots > 0) & (start >= begin - PAUSE_WEEKS * WEEK)]
 
@@ -225,16 +225,6 @@ class PastWeeks:
         if self._inside is None:
             return None
         return self._inside[:, week - WEEKS - self._begin : week - self._begin]
-
-    @property
-    def slot(self) -> Slot:
-        """The length of its slots."""
-        return self._slot
-
-    @property
-    def streams(self) -> int:
-        """Number of streams."""
-        return len(self._streams)
 
     def _periods(self, week: int, slow: Flags, rows: Rows) -> Floats:
         """Return the longest silence in seconds of slow and regular streams, NaN for all others."""
@@ -319,20 +309,21 @@ class _Scored:
             np.maximum.at(self.missed, stream, missed)
             return missed
 
-        real = history.real(week, WEEKS)
-        real = real[place[real.stream] >= 0]
+        real, every, lasting, none = (
+            found[place[found.stream] >= 0]
+            for found in (
+                history.real(week, WEEKS),
+                history.select_baseline(week),
+                history.select_ongoing(week),
+                history.none(week),
+            )
+        )
         missed = scored(real, real.start, None)
-        every = history.select_baseline(week)
-        every = every[place[every.stream] >= 0]
         silences = np.bincount(place[every.stream], minlength=count)
         self.dispersion = dispersion(place[real.stream], missed, silences, self.rates.mean(-1) * slot.hours)
         self._note_largest(place[every.stream], every.end - every.since, every.end)
         # Silences that last as the week begins count with their length at that time.
-        lasting = history.select_ongoing(week)
-        lasting = lasting[place[lasting.stream] >= 0]
         self._note_largest(place[lasting.stream], lasting.end - lasting.since, lasting.end)
-        none = history.none(week)
-        none = none[place[none.stream] >= 0]
         scored(none, none.end, np.zeros(len(none.stream)))
         inside = history.inside(week)
         if inside is not None:

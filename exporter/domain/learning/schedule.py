@@ -160,8 +160,8 @@ def _find(stream: Rows, hours: Floats, watched: Flags, bins: int, number: Rows, 
     enough &= missed.sum(1) <= MOST_SKIPPED * owed.sum(1)
     for row in np.flatnonzero(enough).tolist():
         late = np.sort(lateness[row, runs[row]])
-        skipped, chances = _skips(missed[row, owed[row]])
-        found[number[row]] = _schedule(late, skipped, chances, due[row], int(start[row]), bins, int(known[row].sum()))
+        chance = _skip_chance(missed[row, owed[row]])
+        found[number[row]] = _schedule(late, chance, due[row], int(start[row]), bins, int(known[row].sum()))
 
 
 def _starts(stream: Rows, hours: Floats, count: int, bins: int, strays: Floats) -> tuple[Integers, Flags]:
@@ -177,21 +177,18 @@ def _starts(stream: Rows, hours: Floats, count: int, bins: int, strays: Floats) 
     return (first - (longest + 3) // 4) % bins, longest >= LEAST_GAP * bins
 
 
-def _skips(missed: Flags) -> tuple[int, int]:
-    """Return how often skipping began, and after how many runs it could have begun. An outage counts once."""
+def _skip_chance(missed: Flags) -> float:
+    """Return the chance that a run is skipped. Its square is that of two in a row: E[q^2], with q beta distributed.
+
+    Skipping began with a run that was ``missed`` after one that came: an outage counts once.
+    """
     after_run = ~np.concatenate([[False], missed[:-1]])
-    return int((missed & after_run).sum()), int(after_run.sum())
-
-
-def _skip_chance(skipped: int, chances: int) -> float:
-    """Return the chance that a run is skipped. Its square is that of two in a row: E[q^2], with q beta distributed."""
-    a, n = skipped + _PRIOR_RUNS * _SKIPPED_PRIOR, chances + _PRIOR_RUNS
+    a, n = int((missed & after_run).sum()) + _PRIOR_RUNS * _SKIPPED_PRIOR, int(after_run.sum()) + _PRIOR_RUNS
     return math.sqrt(a * (a + 1) / (n * (n + 1)))
 
 
-def _schedule(late: Floats, skipped: int, chances: int, due: Flags, start: int, bins: int, known: int) -> Schedule:
+def _schedule(late: Floats, chance: float, due: Flags, start: int, bins: int, known: int) -> Schedule:
     """``late`` are the hours after the beginning of their cycle at which runs came, in order."""
-    chance = _skip_chance(skipped, chances)
     usual, latest = float(np.median(late)), float(late[-1])
     over = late[late > usual] - usual
     tail = max(float(over.mean()) if len(over) else 0.0, _LEAST_TAIL_SECONDS / HOUR)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,6 +160,19 @@ class Unusual:
     labelled: Flags
     """Which were in a known outage. These are outages for certain, and their topic-weeks do not count."""
 
+    def select(self, chosen: Flags) -> Unusual:
+        """Return the chosen silences."""
+        columns = {one.name: getattr(self, one.name)[chosen] for one in fields(self) if one.name != "judged"}
+        return replace(self, **columns)
+
+    def find_worst(self, first: int, last: int, upto: int) -> NDArray[np.float64]:
+        """Return the largest score of each topic-week from ``first`` to before ``last`` that ended before ``upto``."""
+        chosen = (self.week >= first) & (self.week < last) & (self.week_ended < upto)
+        _, unit = np.unique(np.stack([self.topic[chosen], self.week[chosen]]), axis=1, return_inverse=True)
+        worst = np.full(unit.max(initial=-1) + 1, -np.inf)
+        np.maximum.at(worst, unit.ravel(), self.score[chosen])
+        return worst
+
     def topic_weeks(self, chosen: Flags) -> set[tuple[int, int]]:
         """Return the topic-weeks of the chosen silences."""
         return set(zip(self.topic[chosen].tolist(), self.week[chosen].tolist(), strict=True))
@@ -207,45 +220,26 @@ def calibrations(unusual: Unusual, now: int, accepted: Accepted = Accepted()) ->
     """Return the calibration of each kind for the week ``now``, with the rate that earlier weeks' thresholds gave."""
     allowed = accepted.rate(_size(unusual, TOPIC, now)) / 2
     return [
-        replace(
-            _calibration(_alone(unusual, kind), _labelled(unusual, kind), kind, now, allowed),
-            topics=_size(unusual, kind, now),
-        )
+        replace(_calibration(unusual, kind, now, allowed), topics=_size(unusual, kind, now))
         for kind in (TOPIC, PARTITION)
     ]
 
 
-def _size(unusual: Unusual, kind: str, now: int) -> int | None:
-    topics: dict[int, int] = {}
+def _count_topic_weeks(unusual: Unusual, kind: str) -> Counter[int]:
+    """Return how many topic-weeks of one kind count, by week."""
+    judged = Counter[int]()
     for (of, _, week), count in unusual.judged.items():
-        if of == kind and now - SIZE_WEEKS <= week < now:
-            topics[week] = topics.get(week, 0) + count
-    return max(topics.values(), default=None)
+        if of == kind:
+            judged[week] += count
+    return judged
 
 
-@dataclass(frozen=True, slots=True)
-class _Alone:
-    topic: NDArray[np.int64]
-    week: NDArray[np.int64]
-    week_ended: NDArray[np.int64]
-    score: NDArray[np.float64]
-    judged: Mapping[int, int] = field(default_factory=dict)
-    """Week -> topic-weeks."""
-
-    def worst(self, first: int, last: int, upto: int) -> NDArray[np.float64]:
-        """The largest score of each topic-week from ``first`` to before ``last`` that ended before ``upto``."""
-        chosen = (self.week >= first) & (self.week < last) & (self.week_ended < upto)
-        _, unit = np.unique(np.stack([self.topic[chosen], self.week[chosen]]), axis=1, return_inverse=True)
-        worst = np.full(unit.max(initial=-1) + 1, -np.inf)
-        np.maximum.at(worst, unit.ravel(), self.score[chosen])
-        return worst
-
-    def weeks(self, first: int, last: int) -> int:
-        """The topic-weeks from ``first`` to before ``last``."""
-        return sum(count for week, count in self.judged.items() if first <= week < last)
+def _size(unusual: Unusual, kind: str, now: int) -> int | None:
+    judged = _count_topic_weeks(unusual, kind)
+    return max((count for week, count in judged.items() if now - SIZE_WEEKS <= week < now), default=None)
 
 
-def _labelled(unusual: Unusual, kind: str) -> _Alone:
+def _labelled(unusual: Unusual, kind: str) -> Unusual:
     """Return the silences of one kind in known outages; for partitions only those whose topic was not silent.
 
     Silences of an incident are left out: they were held as one, so that single dead verdicts were not to be expected.
@@ -253,26 +247,22 @@ def _labelled(unusual: Unusual, kind: str) -> _Alone:
     excluded = (
         _together(unusual) if kind == TOPIC else unusual.find_companions(unusual.labelled & (unusual.kind == TOPIC))
     )
-    mine = unusual.labelled & (unusual.kind == kind) & ~excluded
-    return _Alone(unusual.topic[mine], unusual.week[mine], unusual.week_ended[mine], unusual.score[mine])
+    return unusual.select(unusual.labelled & (unusual.kind == kind) & ~excluded)
 
 
-def _alone(unusual: Unusual, kind: str) -> _Alone:
-    """Return one kind without the topic-weeks of incidents; for partitions also without those of silent topics.
+def _alone(unusual: Unusual, kind: str) -> tuple[Unusual, Counter[int]]:
+    """Return one kind without the topic-weeks of incidents, and how many topic-weeks are left, by week.
+
+    For partitions also without those of silent topics.
 
     Topic-weeks with a label are left out: thresholds are not fitted to these. Incidents are looked for among all
     silences, labelled or not: without the labelled ones the others might be too few for an incident.
     """
     explained = unusual.find_companions(_together(unusual) if kind == TOPIC else unusual.kind == TOPIC)
     mine = (unusual.kind == kind) & ~unusual.find_companions(unusual.labelled)
-    alone = mine & ~explained
-    judged: dict[int, int] = {}
-    for (of, _, week), count in unusual.judged.items():
-        if of == kind:
-            judged[week] = judged.get(week, 0) + count
-    for _, week in unusual.topic_weeks(mine & explained):
-        judged[week] = judged.get(week, 0) - 1
-    return _Alone(unusual.topic[alone], unusual.week[alone], unusual.week_ended[alone], unusual.score[alone], judged)
+    judged = _count_topic_weeks(unusual, kind)
+    judged.subtract(week for _, week in unusual.topic_weeks(mine & explained))
+    return unusual.select(mine & ~explained), judged
 
 
 def _together(unusual: Unusual) -> Flags:
@@ -308,24 +298,24 @@ def _within_a_day(overdue: NDArray[np.float64], topics: NDArray[np.int64]) -> Fl
     return np.cumsum(held)[:-1] > 0
 
 
-def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: float) -> Calibration:
-    present = _past_scores(alone, now)
+def _calibration(unusual: Unusual, kind: str, now: int, allowed: float) -> Calibration:
+    (alone, counted), labelled = _alone(unusual, kind), _labelled(unusual, kind)
     judged, spanned, worst, alarmed = 0, 0, [np.empty(0)], [np.empty(0, bool)]
     known, known_alarmed = [np.empty(0)], 0
     for week in range(now - FITTED_WEEKS, now):
-        weeks = alone.weeks(week, week + 1)
-        in_outages = labelled.worst(week, week + 1, now)
-        if weeks or len(in_outages):
-            judged += weeks
+        in_outages = labelled.find_worst(week, week + 1, now)
+        if counted[week] or len(in_outages):
+            judged += counted[week]
             spanned += 1
-            dead = fit_threshold(_past_scores(alone, week), allowed).dead
-            worst.append(alone.worst(week, week + 1, now))
+            dead = fit_threshold(fit(*_evidence(alone, counted, week)), allowed).dead
+            worst.append(alone.find_worst(week, week + 1, now))
             alarmed.append(worst[-1] > dead)
             known.append(in_outages)
             known_alarmed += int((in_outages > dead).sum())
     scores, called_dead, in_outages = map(np.concatenate, (worst, alarmed, known))
+    past, fitted = _evidence(alone, counted, now)
+    present = fit(past, fitted)
     pauses = present.pause(scores)
-    fitted = alone.weeks(now - FITTED_WEEKS, now)
     threshold = fit_threshold(present, allowed)
     expected = float(present.false_alarms(np.array([threshold.dead]))[0])
     beyond, known_beyond = scores > threshold.dead, int((in_outages > threshold.dead).sum())
@@ -348,15 +338,12 @@ def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: 
 
 def evidence(unusual: Unusual, kind: str, week: int) -> tuple[NDArray[np.float64], int]:
     """Return what thresholds are fitted to as a week begins: unusual scores, and the number of topic-weeks."""
-    return _evidence(_alone(unusual, kind), week)
+    return _evidence(*_alone(unusual, kind), week)
 
 
-def _evidence(alone: _Alone, week: int) -> tuple[NDArray[np.float64], int]:
-    return alone.worst(week - FITTED_WEEKS, week, week), alone.weeks(week - FITTED_WEEKS, week)
-
-
-def _past_scores(alone: _Alone, week: int) -> PastScores:
-    return fit(*_evidence(alone, week))
+def _evidence(alone: Unusual, counted: Counter[int], week: int) -> tuple[NDArray[np.float64], int]:
+    weeks = range(week - FITTED_WEEKS, week)
+    return alone.find_worst(weeks.start, week, week), sum(counted[each] for each in weeks)
 
 
 def fit_threshold(scores: PastScores, allowed: float) -> Threshold:
