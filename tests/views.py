@@ -122,7 +122,7 @@ def activity_of(table: Table, row: int) -> Activity:
 
 def sizes_of(found: Inspections) -> dict[TopicPartition, Inspected]:
     """Return the log sizes of all partitions."""
-    return {key: Inspected(*found.partition(row)) for row, key in enumerate(found.layout)}
+    return {key: Inspected(*found.find_sizes(*key)) for key in found.layout}
 
 
 def union(of_partitions: Iterable[Silence | None]) -> Silence | None:

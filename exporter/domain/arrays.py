@@ -49,6 +49,20 @@ def runs(*keys: NDArray[Any]) -> Rows:
     return np.flatnonzero(begins)
 
 
+def number_runs(starts: Rows, count: int) -> Rows:
+    """Return for each of ``count`` rows the number of its run; ``starts`` are those of ``runs``."""
+    numbers = np.zeros(count, np.intp)
+    numbers[starts] = 1
+    return np.cumsum(numbers) - 1
+
+
+def find_largest_so_far(group: NDArray[np.integer[Any]], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the largest value of each row's group up to it; rows of a group are adjacent, groups in order."""
+    sizes, rank = np.unique(values, return_inverse=True)
+    lead = group * len(sizes)
+    return np.asarray(sizes[np.maximum.accumulate(lead + rank.ravel()) - lead])
+
+
 def ranges(start: NDArray[np.integer[Any]], count: NDArray[np.integer[Any]]) -> Rows:
     """Return the rows from each ``start`` on, ``count`` of them, one range after the other."""
     end = np.cumsum(count)

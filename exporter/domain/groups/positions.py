@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, runs
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, blank_columns, runs
 from exporter.domain.groups.consumer_groups import Description, GroupState, NoTimeLag
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import ANSWERED, REASONS, Reason, TopicPartition, reason_code
@@ -169,7 +169,7 @@ class Positions:
         """Return groups as read at a moment, without time lags.
 
         ``described`` has all of them. Where that leaves open what a group has assigned, its assignment ``before``
-        counts as well. ``columns`` are those from ``committed`` to ``lost_known``.
+        counts as well. ``columns`` are those from ``committed`` to ``lost_known``, which an empty table lacks.
         """
         given = [described[name] for name in rows.names]
         known = [None if isinstance(one, Reason) else one for one in given]
@@ -180,25 +180,17 @@ class Positions:
             for name, one in zip(rows.names, known, strict=True)
         ]
         states = [-1 if one is None or one.state is None else GROUP_STATES.index(one.state) for one in known]
-        count = len(rows)
-        return cls(
-            rows,
-            read_at=np.full(len(given), at),
-            missed=np.zeros(len(given), dtype=np.int32),
-            state=np.array(states, dtype=np.int8),
-            members=np.array([-1 if one is None else one.members for one in known], dtype=np.int32),
-            undescribed=np.array(
-                [reason_code(one if isinstance(one, Reason) else None) for one in given], dtype=np.int8
-            ),
-            assigned=assigned,
-            settled=np.array(settled, dtype=np.bool_),
-            **columns,
-            seconds=np.full(count, np.nan),
-            error_bound=np.full(count, np.nan),
-            stalled=np.zeros(count, dtype=np.bool_),
-            no_time_lag=np.zeros(count, dtype=np.int8),
-            trailing=np.zeros(count, dtype=np.bool_),
-        )
+        undescribed = [reason_code(one if isinstance(one, Reason) else None) for one in given]
+        of_groups = {
+            "read_at": np.full(len(given), at),
+            "missed": np.zeros(len(given), dtype=np.int32),
+            "state": np.array(states, dtype=np.int8),
+            "members": np.array([-1 if one is None else one.members for one in known], dtype=np.int32),
+            "undescribed": np.array(undescribed, dtype=np.int8),
+            "assigned": assigned,
+            "settled": np.array(settled, dtype=np.bool_),
+        }
+        return cls(**blank_columns(cls, len(rows)) | of_groups | columns | {"rows": rows})
 
     @classmethod
     def concatenate(cls, tables: Sequence[Positions], layout: Layout) -> Positions:
@@ -259,17 +251,5 @@ class Positions:
 _COLUMNS = tuple(column.name for column in fields(Positions))[1:]
 _OF_GROUPS = _COLUMNS[: _COLUMNS.index("committed")]
 _OF_ROWS = _COLUMNS[_COLUMNS.index("committed") :]
-_NO_NUMBERS = np.zeros(0, dtype=np.int64)
 
-NO_POSITIONS = Positions.read(
-    NO_ROWS,
-    0.0,
-    {},
-    {},
-    committed=_NO_NUMBERS,
-    reason=np.zeros(0, dtype=np.int8),
-    lag=_NO_NUMBERS,
-    past_end=_NO_NUMBERS,
-    lost=_NO_NUMBERS,
-    lost_known=np.zeros(0, dtype=np.bool_),
-)
+NO_POSITIONS = Positions.read(NO_ROWS, 0.0, {}, {})

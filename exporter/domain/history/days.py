@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Rows, blank_columns, runs
+from exporter.domain.arrays import Flags, Rows, blank_columns, find_largest_so_far, number_runs, runs
 from exporter.domain.history.hourly_activity import FoldedHours
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, SECOND, UNKNOWN, Hours, Integers, earliest
 
@@ -106,18 +106,14 @@ def _before(
     stream: Rows, end_offset: Integers, last: Integers, slots: Integers, before: StreamTotals
 ) -> tuple[Integers, Integers, Integers]:
     starts = runs(stream)
-    lead = np.zeros(len(stream), np.bool_)
-    lead[starts] = True
-    number = np.cumsum(lead) - 1
+    number = number_runs(starts, len(stream))
     begins = starts[number]
     latest_known = np.maximum.accumulate(np.where(end_offset >= 0, np.arange(len(stream)), -1))
     known = np.concatenate([[-1], latest_known[:-1]])
     offset = np.where(known >= begins, end_offset[known], before.end_offset[stream])
-    moments, rank = np.unique(last, return_inverse=True)
-    step = number * len(moments)
-    latest = moments[np.maximum.accumulate(step + rank.ravel()) - step]
-    latest = np.concatenate([[UNKNOWN], latest[:-1]])
-    advance = np.maximum(np.where(lead, UNKNOWN, latest), before.last_advance[stream])
+    latest = np.concatenate([[UNKNOWN], find_largest_so_far(number, last)[:-1]])
+    latest[starts] = UNKNOWN
+    advance = np.maximum(latest, before.last_advance[stream])
     passed = np.cumsum(slots) - slots
     return offset, advance, passed - passed[begins] + before.known_slots[stream]
 

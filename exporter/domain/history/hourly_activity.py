@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows, blank_columns, runs
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows, blank_columns, find_largest_so_far, number_runs, runs
 from exporter.domain.learning.hours import (
     DAY_HOURS,
     FIVE_MICROS,
@@ -21,9 +21,7 @@ from exporter.domain.learning.hours import (
     UNKNOWN,
     Hours,
     Integers,
-    earliest,
     five_bit,
-    fives_of_all,
 )
 
 CLOCKS_AGREE_SECONDS = 60
@@ -152,10 +150,8 @@ class _CountedRows:
 
 def _counted(rows: Moments) -> _CountedRows:
     count, is_inventory = len(rows), rows.kind == INVENTORY
-    begins = np.zeros(count, np.intp)
     starts = runs(rows.stream)
-    begins[starts] = starts
-    begins = np.maximum.accumulate(begins)
+    begins = starts[number_runs(starts, count)]
     latest_known = np.maximum.accumulate(np.where(rows.end_offset >= 0, np.arange(count), -1))
     before = np.concatenate([[-1], latest_known[:-1]])
     known = before >= begins
@@ -169,7 +165,7 @@ def _counted(rows: Moments) -> _CountedRows:
     # Offsets only grow within an epoch; a restart begins the next one.
     begins_epoch = regressions > 0
     begins_epoch[starts] = True
-    largest = _largest_so_far(np.cumsum(begins_epoch) - 1, rows.end_offset)
+    largest = find_largest_so_far(np.cumsum(begins_epoch) - 1, rows.end_offset)
     highest = np.concatenate([[UNKNOWN], largest[:-1]])
     highest[begins_epoch] = UNKNOWN
     grown = np.where(rows.end_offset >= 0, rows.end_offset - np.maximum(highest, rows.start_offset), 0)
@@ -179,13 +175,6 @@ def _counted(rows: Moments) -> _CountedRows:
     keep = (rows.kind != CARRIED) & (~is_inventory | ~known | jumped | (regressions > 0))
     counted = replace(rows, records=seen + unseen, end_offset=largest, regressions=regressions)
     return _CountedRows(counted[keep], jumped[keep])
-
-
-def _largest_so_far(group: Integers, values: Integers) -> Integers:
-    """Return the largest value of each row's group up to it; rows of a group are adjacent."""
-    sizes, rank = np.unique(values, return_inverse=True)
-    lead = group * len(sizes)
-    return np.asarray(sizes[np.maximum.accumulate(lead + rank.ravel()) - lead])
 
 
 def _in_hours(counted: _CountedRows) -> Moments:
@@ -233,23 +222,13 @@ def _in_hours(counted: _CountedRows) -> Moments:
 def _by_hour(rows: Moments) -> FoldedHours:
     rows = rows[np.lexsort((rows.at, rows.stream))]  # stable: the order of the rows of an hour stays
     at = runs(rows.stream, rows.at)
-    group = np.zeros(len(rows), np.intp)
-    group[at] = 1
-    group = np.cumsum(group) - 1
     latest_known = np.maximum.reduceat(np.where(rows.end_offset >= 0, np.arange(len(rows)), -1), at)
-    hours = Hours(
-        rows.stream[at],
-        rows.at[at],
-        earliest(rows.first, at),
-        np.maximum.reduceat(rows.last, at),
-        np.maximum.reduceat(rows.resolution, at) > 0,
-        fives_of_all(rows.first, rows.start_offset.astype(np.int16), at),
-    )
+    fives = rows.start_offset.astype(np.int16)
     return FoldedHours(
-        hours,
+        Hours(rows.stream, rows.at, rows.first, rows.last, rows.resolution > 0, fives).merge(),
         np.add.reduceat(rows.records, at),
         np.where(latest_known >= 0, rows.end_offset[latest_known], UNKNOWN),
-        _regressions(rows, group, len(at)),
+        _regressions(rows, number_runs(at, len(rows)), len(at)),
         np.logical_or.reduceat(rows.polled, at),
     )
 

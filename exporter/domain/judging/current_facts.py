@@ -217,7 +217,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
     of_partitions = find_facts(one, range(rows.start, rows.stop), topics=False) if partition is None else []
     judged, expected = facts.follows or facts, int(found.expected[row + len(found.layout) * (partition is None)])
     published = None if expected < 0 else found.expectations.table.row(expected)
-    log_bytes, disk_bytes = _sizes(one, topic, partition)
+    log_bytes, disk_bytes = one.snapshot.inspected.find_sizes(topic, partition)
     alarms = one.past_alarms.get(TOPIC if partition is None else PARTITION)
     return make_record(
         one.cluster,
@@ -249,14 +249,6 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         past_alarms=None if alarms is None else asdict(alarms),
         partitions=[{"partition": each.partition, **describe_verdict(each)} for each in of_partitions],
     )
-
-
-def _sizes(one: ClusterFacts, topic: str, partition: int | None) -> tuple[int | None, int | None]:
-    found = one.snapshot.inspected
-    place = found.layout.number_of(topic) if partition is None else found.layout.row(TopicPartition(topic, partition))
-    if place is None:
-        return None, None
-    return found.of_topics.topic(place) if partition is None else found.partition(place)
 
 
 _PUBLISHED = (

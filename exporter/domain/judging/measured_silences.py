@@ -133,13 +133,11 @@ class MeasuredSilences:
             streams.polled_from,
         )
         since = streams.last_advance
-        self.known = ~np.isnan(since) & ~np.isnan(streams.observed_until)
-        until = np.maximum(np.where(self.known, streams.observed_until, 0.0), np.where(self.known, since, 0.0))
-        self.silence_seconds = np.where(self.known, until - np.where(self.known, since, 0.0), np.nan)
+        until = np.maximum(streams.observed_until, since)
+        self.silence_seconds = until - since
+        self.known = ~np.isnan(self.silence_seconds)
         rows = np.where(self.known & (self.rule != NO_RULE), np.arange(count), -1)
-        self.scores = rules.judge(
-            JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
-        )
+        self.scores = rules.judge(JudgedSilences(rows, since, until), as_of, behind=UNSEEN_SECONDS)
         self.silence_score = self.scores.score
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Counts
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import Reason, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +51,6 @@ class SizesOfTopics:
     log_bytes: Counts
     disk_bytes: Counts
 
-    def topic(self, number: int) -> tuple[int | None, int | None]:
-        """Return the two values of one topic."""
-        return _whole(self.log_bytes, number), _whole(self.disk_bytes, number)
-
 
 @dataclass(frozen=True, eq=False)
 class Inspections:
@@ -75,9 +71,12 @@ class Inspections:
         known = self.layout.reduce(np.logical_and, counts.known, otherwise=False)
         return Counts(np.where(known, self.layout.reduce(np.add, counts.value, 0), 0), known)
 
-    def partition(self, row: int) -> tuple[int | None, int | None]:
-        """Return the two values of one row."""
-        return _whole(self.log_bytes, row), _whole(self.disk_bytes, row)
+    def find_sizes(self, topic: str, partition: int | None) -> list[int | None]:
+        """Return the two values of a topic (``partition`` None) or partition, None where they are unknown."""
+        key, of = TopicPartition(topic, partition or 0), self.of_topics if partition is None else self
+        row = self.layout.number_of(topic) if partition is None else self.layout.row(key)
+        both = (of.log_bytes, of.disk_bytes)
+        return [None if row is None or not one.known[row] else int(one.value[row]) for one in both]
 
 
 def sizes_of(metadata: Metadata, brokers: Mapping[int, BrokerLogs]) -> Inspections:
@@ -101,10 +100,6 @@ def sizes_of(metadata: Metadata, brokers: Mapping[int, BrokerLogs]) -> Inspectio
     np.add.at(disk, row, sizes.value + moving)
     lacking = np.bincount(row[~sizes.known], minlength=len(layout))
     return Inspections(layout, log, Counts(disk, there & (lacking == 0)))
-
-
-def _whole(counts: Counts, row: int) -> int | None:
-    return int(counts.value[row]) if counts.known[row] else None
 
 
 NO_INSPECTIONS = sizes_of(Metadata({}, {}), {})
