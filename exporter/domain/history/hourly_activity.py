@@ -119,7 +119,7 @@ def fold(rows: Moments) -> FoldedHours:
     """Return one row for each stream and hour with a known event."""
     if not len(rows):
         return FoldedHours(Hours.blank(0), **blank_columns(FoldedHours, 0))
-    return _by_hour(_in_hours(_counted(_in_order(rows))))
+    return _by_hour(_in_hours(*_counted(_in_order(rows))))
 
 
 def _in_order(rows: Moments) -> Moments:
@@ -141,14 +141,8 @@ def _in_order(rows: Moments) -> Moments:
     return rows[keep]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _CountedRows:
-    rows: Moments
-    unseen: Flags
-    """Whether records were written before the row while nobody polled."""
-
-
-def _counted(rows: Moments) -> _CountedRows:
+def _counted(rows: Moments) -> tuple[Moments, Flags]:
+    """Return rows with the records that each counts, and before which records were written while nobody polled."""
     count, is_inventory = len(rows), rows.kind == INVENTORY
     starts = runs(rows.stream)
     begins = starts[number_runs(starts, count)]
@@ -174,15 +168,14 @@ def _counted(rows: Moments) -> _CountedRows:
     unseen = np.where(jumped, rows.start_offset - highest, 0)
     keep = (rows.kind != CARRIED) & (~is_inventory | ~known | jumped | (regressions > 0))
     counted = replace(rows, records=seen + unseen, end_offset=largest, regressions=regressions)
-    return _CountedRows(counted[keep], jumped[keep])
+    return counted[keep], jumped[keep]
 
 
-def _in_hours(counted: _CountedRows) -> Moments:
+def _in_hours(rows: Moments, moved: Flags) -> Moments:
     """Give each row its hour (``at``); a window that spans hours also adds its last hour, without records.
 
     ``resolution`` becomes whether the hour is unknown, ``start_offset`` the bits of its slots of five minutes.
     """
-    rows, moved = counted.rows, counted.unseen
     is_inventory, active = rows.kind == INVENTORY, rows.first >= 0
     passed = np.where(rows.read_before >= 0, rows.at - rows.read_before, np.iinfo(np.int64).max)
     within_hour, within_five = passed <= HOUR_MICROS, passed <= FIVE_MICROS

@@ -250,9 +250,7 @@ def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes
 
 def score_silences(expectations: ExpectationSet, silences: Silences, rows: Rows, now: float) -> Scores:
     """Score silences by the expectations. New alarms with too few good polls, or soon after the start, are held."""
-    since = np.where(silences.there, silences.since, 0.0)
-    until = np.where(silences.there, silences.until, 0.0)
-    scores = expectations.rules.judge(JudgedSilences(rows, since, until), now)
+    scores = expectations.rules.judge(JudgedSilences(rows, silences.since, silences.until), now)
     alarming = np.isin(scores.verdicts, _ALARMING)
     new = np.ones(len(rows), dtype=np.bool_)
     new[rows >= 0] = scores.verdicts[rows >= 0] != expectations.published[rows[rows >= 0]]

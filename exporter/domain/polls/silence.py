@@ -56,7 +56,7 @@ class Silences(ColumnSet):
     def silence(self, row: int) -> Silence | None:
         """Return one row as an object."""
         there, *values = (column[row].item() for column in self.columns())
-        return Silence(*values[:-1], replace_nan(values[-1])) if there else None
+        return Silence._make([*values[:-1], replace_nan(values[-1])]) if there else None
 
     @property
     def longest(self) -> Floats:
