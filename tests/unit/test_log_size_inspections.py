@@ -126,13 +126,13 @@ def test_a_topic_has_a_size_once_every_partition_has(brokers: Brokers) -> None:
     """After half a round, and once an answer is too old, what the other broker holds is no size of the topic."""
     brokers.seconds = INTERVAL
     seen = polled(brokers, {A: (1,), B: (2,)})
-    unknown = (None, None)
-    for expected in (unknown, (203, 203)):
+    unknown: list[int | None] = [None, None]
+    for expected in (unknown, [203, 203]):
         seen.inspect()
-        assert seen.results(seen.metadata).of_topics.topic(0) == expected
+        assert seen.results(seen.metadata).find_sizes(A.topic, None) == expected
     brokers.clock.time += MAX_FAILED_ROUNDS * INTERVAL + 1
     assert of(seen, B) == Inspected(102, 102)
-    assert seen.results(seen.metadata).of_topics.topic(0) == unknown
+    assert seen.results(seen.metadata).find_sizes(A.topic, None) == unknown
 
 
 def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:

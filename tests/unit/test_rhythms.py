@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
+from exporter.domain.expectations.silence_rules import SilenceRules
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import Hours
@@ -75,7 +75,7 @@ class LearnedStream:
             np.full(count, np.nan),
         )
         # Each is judged at a moment up to which it is proved: no last good poll is too long ago.
-        scores = promises.judge(JudgedSilences(rows, last, now), float(now.max(initial=0.0)), math.inf)
+        scores = promises.judge(rows, last, now, float(now.max(initial=0.0)), math.inf)
         return [VERDICTS[one] for one in scores.verdicts], scores.expected_by - last
 
     def schedule(self, week: int) -> Schedule | None:

@@ -30,19 +30,10 @@ from exporter.domain.verdicts import (
 
 _LIVE, _QUIET, _LATE, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))
 
+_Silences = tuple[Rows, Floats, Floats]
+"""Columns of silences: the row of the thresholds, since when, and until when each is proved."""
 
 _CODES_BY_NAME: Mapping[str, int] = {str(verdict): code for verdict, code in VERDICT_CODES.items()}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgedSilences(ColumnSet):
-    """n silences, in Unix seconds. ``rows`` has the row of the expectation of each, -1 where it has none."""
-
-    rows: Rows
-    since: Floats
-    """The last advance, or the earliest moment from which silence is proved."""
-    until: Floats
-    """The last good poll, up to which silence is proved."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,24 +82,25 @@ class SilenceRules:
     polled_from: Floats
     """The first poll of each stream. What was dead before it is retired. Unix seconds; NaN: unknown."""
 
-    def judge(self, silences: JudgedSilences, now: float, behind: float = 0.0) -> Scores:
-        """Judge silences by these thresholds.
+    def judge(self, rows: Rows, since: Floats, until: Floats, now: float, behind: float = 0.0) -> Scores:
+        """Judge silences by these thresholds; ``rows`` [n] has the row of the thresholds of each, -1: none.
 
+        ``since`` is the last advance, or the earliest moment from which silence is proved, ``until`` the last good
+        poll, up to which it is proved; Unix seconds. What they are where there is no row means nothing.
         Only a proved silence can be ``suspect`` or ``dead``. One that would be if it were proved up to ``now`` is
         ``held``: unknown is never dead. A last good poll at most ``behind`` seconds ago counts as current.
         """
-        scores = Scores.blank(len(silences), verdicts=_LEARNING)
-        known = np.flatnonzero(silences.rows >= 0)
-        by_clock = known[self.clock[silences.rows[known]] >= 0]
-        by_wall = known[(self.clock[silences.rows[known]] < 0) & ~np.isnan(self.limit[silences.rows[known]])]
-        if len(by_clock):
-            self._judge_by_clock(by_clock, silences[by_clock], now, behind, scores)
-        if len(by_wall):
-            self._judge_by_wall(by_wall, silences[by_wall], now, behind, scores)
+        scores = Scores.blank(len(rows), verdicts=_LEARNING)
+        known = np.flatnonzero(rows >= 0)
+        by_clock = self.clock[rows[known]] >= 0
+        by_wall = known[~by_clock & ~np.isnan(self.limit[rows[known]])]
+        for at, judge in ((known[by_clock], self._judge_by_clock), (by_wall, self._judge_by_wall)):
+            if len(at):
+                judge(at, (rows[at], since[at], until[at]), now, behind, scores)
         return scores
 
-    def _judge_by_clock(self, at: Rows, silences: JudgedSilences, now: float, behind: float, scores: Scores) -> None:
-        rows, since, until = silences.rows, silences.since, silences.until
+    def _judge_by_clock(self, at: Rows, silences: _Silences, now: float, behind: float, scores: Scores) -> None:
+        rows, since, until = silences
         clocks, clock, slot = self.clocks, self.clock[rows], self.slot[rows]
         suspect, dead = self.suspect[rows], self.dead[rows]
         start = clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
@@ -152,8 +144,8 @@ class SilenceRules:
         expired = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[candidates]))
         scores.holdable[at[candidates]], scores.hold_expired[at[candidates]] = ~expired, expired
 
-    def _judge_by_wall(self, at: Rows, silences: JudgedSilences, now: float, behind: float, scores: Scores) -> None:
-        rows, since, until = silences.rows, silences.since, silences.until
+    def _judge_by_wall(self, at: Rows, silences: _Silences, now: float, behind: float, scores: Scores) -> None:
+        rows, since, until = silences
         slot, suspect, dead = self.slot[rows], self.suspect_limit[rows], self.limit[rows]
         silence = until - since
         begin, over = self._dropped(silences, now)
@@ -175,15 +167,17 @@ class SilenceRules:
         scores.unusual[at] = silence > suspect
         scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
 
-    def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
-        """Return when each silence becomes suspect and dead if it lasts, and its missed slots; NaN: unknown."""
-        count = len(silences.rows)
-        suspect_from, dead_from, missed = (np.full(count, np.nan) for _ in range(3))
-        known = silences.rows >= 0
-        rows, since = silences.rows[known], silences.since[known]
-        suspect_from[known], dead_from[known] = since + self.suspect_limit[rows], since + self.limit[rows]
-        known[known] = self.clock[rows] >= 0
-        rows, since = silences.rows[known], silences.since[known]
+    def foresee(self, rows: Rows, since: Floats, until: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return when each silence becomes suspect and dead if it lasts, and its missed slots; NaN: unknown.
+
+        The silences are those of ``judge``.
+        """
+        suspect_from, dead_from, missed = (np.full(len(rows), np.nan) for _ in range(3))
+        known = rows >= 0
+        suspect_from[known] = since[known] + self.suspect_limit[rows[known]]
+        dead_from[known] = since[known] + self.limit[rows[known]]
+        known[known] = self.clock[rows[known]] >= 0
+        rows, since = rows[known], since[known]
         clock, slot = self.clock[rows], self.slot[rows]
         start = self.clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
         suspect = self.clocks.passes(clock, start, self.suspect[rows])
@@ -191,14 +185,14 @@ class SilenceRules:
         suspect_from[known] = np.fmin(suspect, since + self.suspect_limit[rows])
         latest = dead_at_latest(self.clocks, clock, start, since, self.limit[rows])
         dead_from[known] = np.fmin(dead, since + latest)
-        missed[known] = self.clocks.ticks(clock, start, silences.until[known])
+        missed[known] = self.clocks.ticks(clock, start, until[known])
         return suspect_from, dead_from, missed
 
-    def _dropped(self, silences: JudgedSilences, now: float) -> tuple[Floats, Floats]:
+    def _dropped(self, silences: _Silences, now: float) -> tuple[Floats, Floats]:
         """Return the part of each silence that lies in a drop that has not ended; an empty span without one."""
-        begin, end = self.falling_since[silences.rows], self.falling_until[silences.rows]
-        begin = np.where(now < end, np.maximum(begin, silences.since), silences.until)
-        return np.minimum(begin, silences.until), silences.until
+        rows, since, until = silences
+        begin = np.where(now < self.falling_until[rows], np.maximum(self.falling_since[rows], since), until)
+        return np.minimum(begin, until), until
 
 
 class ExpectationSet:
@@ -269,15 +263,15 @@ class ExpectationSet:
         before.last_advance[here] = self.table.figures["last_advance"][chosen]
         return before
 
-    def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
+    def foresee(self, rows: Rows, since: Floats, until: Floats) -> tuple[Floats, Floats, Floats]:
         """Return when silences become suspect and dead, and what they missed, as ``SilenceRules.foresee`` does.
 
         Missed slots count as in ``scale_missed``.
         """
-        suspect_from, dead_from, missed = self.rules.foresee(silences)
+        suspect_from, dead_from, missed = self.rules.foresee(rows, since, until)
         table, figures, known = self.table, self.table.figures, np.flatnonzero(~np.isnan(missed))
-        known = known[table.schedule.codes[silences.rows[known]] < 0]
-        rows = silences.rows[known]
+        known = known[table.schedule.codes[rows[known]] < 0]
+        rows = rows[known]
         rates = table.profiles.rates[table.profile[rows]].astype(np.float64)
         missed[known] *= scale_missed(figures["active_slots"][rows], figures["observed_seconds"][rows], rates)
         return suspect_from, dead_from, missed

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from exporter.domain.arrays import replace_nan
-from exporter.domain.expectations.silence_rules import JudgedSilences, find_retirement
+from exporter.domain.expectations.silence_rules import find_retirement
 from exporter.domain.groups.readers import Readership, explain_unknown, find_readers, groups_in
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.detection import Assessment
@@ -73,7 +73,7 @@ def find_facts(one: ClusterFacts, rows: Sequence[int], *, topics: bool) -> list[
     seen = np.where(silences.there, silences.since, np.nan)
     since = np.where(np.isnan(judged.last_advance), seen, judged.last_advance)
     until = np.where(silences.there, silences.until, one.now)
-    foreseen = found.expectations.foresee(JudgedSilences(np.where(np.isnan(since), -1, expected), since, until))
+    foreseen = found.expectations.foresee(np.where(np.isnan(since), -1, expected), since, until)
     columns = zip(*(column.tolist() for column in (*judged.columns(), until, *foreseen, expected)), strict=True)
     followed = {} if topics else _followed(one, rows)
     facts = []

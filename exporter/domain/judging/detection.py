@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows
-from exporter.domain.expectations.silence_rules import ExpectationSet, JudgedSilences, Scores, find_retirement
+from exporter.domain.expectations.silence_rules import ExpectationSet, Scores, find_retirement
 from exporter.domain.judging.gap_law import judge_ages
 from exporter.domain.judging.incidents import ClusterStreams, Held, Incident, Silent, build_drop_incident, hold
 from exporter.domain.learning.drops import OngoingDrop
@@ -250,7 +250,7 @@ def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes
 
 def score_silences(expectations: ExpectationSet, silences: Silences, rows: Rows, now: float) -> Scores:
     """Score silences by the expectations. New alarms with too few good polls, or soon after the start, are held."""
-    scores = expectations.rules.judge(JudgedSilences(rows, silences.since, silences.until), now)
+    scores = expectations.rules.judge(rows, silences.since, silences.until, now)
     alarming = np.isin(scores.verdicts, _ALARMING)
     new = np.ones(len(rows), dtype=np.bool_)
     new[rows >= 0] = scores.verdicts[rows >= 0] != expectations.published[rows[rows >= 0]]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows, replace_nan
-from exporter.domain.expectations.silence_rules import JudgedSilences, SilenceRules
+from exporter.domain.expectations.silence_rules import SilenceRules
 from exporter.domain.history.streams import Streams, Strings, objects
 from exporter.domain.judging.detection import overrule_silences
 from exporter.domain.judging.evidence import evidence
@@ -137,11 +137,11 @@ class MeasuredSilences:
         self.silence_seconds = until - since
         self.known = ~np.isnan(self.silence_seconds)
         rows = np.where(self.known & (self.rule != NO_RULE), np.arange(count), -1)
-        self.scores = rules.judge(JudgedSilences(rows, since, until), as_of, behind=UNSEEN_SECONDS)
+        self.scores = rules.judge(rows, since, until, as_of, behind=UNSEEN_SECONDS)
         self.silence_score = self.scores.score
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
-        self.suspect_from, self.expected_by, missed = rules.foresee(JudgedSilences(rows, since, until))
+        self.suspect_from, self.expected_by, missed = rules.foresee(rows, since, until)
         self.missed_slots = np.where(self.known, missed * self._scale, np.nan)
         # Of these only the newest record is known.
         self.by_age = np.isnan(since) & ~np.isnan(streams.newest)
