@@ -32,7 +32,7 @@ class LogEnds:
         layout = membership.layout
         self._membership = membership
         self.leader = membership.leader
-        self.table = table.laid_out(layout)
+        self.table = table.move_to(layout)
         self._topic_id = topic_ids[layout.topic]
         self._known = ~np.isnan(self.table.last_good_poll) & (self._topic_id == self.table.topic_id)
         self._topic_reason = metadata.reason_of_topics[layout.topic]

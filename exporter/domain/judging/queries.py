@@ -65,30 +65,33 @@ class Page:
 
 def topics(known: Sequence[ClusterFacts], query: Query) -> Page:
     """Return a page of topics."""
-    found = []
-    for one in _chosen(known, query):
-        passed = _of_topics(one, query) & _verdict_is(one.assessment.of_topics, query)
-        if query.states:
-            passed &= one.assessment.states[:, [STATES.index(State(name)) for name in query.states]].any(axis=1)
-        rows = np.flatnonzero(passed)
-        found.append((one, rows, _keys(query, one.assessment.of_topics, one.assessment.newest)[rows]))
-    return _page(found, query, topics=True)
+    return _page(known, query, topics=True)
 
 
 def partitions(known: Sequence[ClusterFacts], query: Query) -> Page:
     """Return a page of partitions."""
-    found = []
-    for one in _chosen(known, query):
-        table = one.snapshot.table
-        passed = _of_topics(one, query)[table.layout.topic] & _verdict_is(one.assessment.of_partitions, query)
-        if query.states:
-            passed &= np.isin(table.state_now, [STATES.index(State(name)) for name in query.states])
+    return _page(known, query, topics=False)
+
+
+def _select(one: ClusterFacts, query: Query, *, topics: bool) -> tuple[Rows, Floats]:
+    """Return the rows that pass the filters, and their keys."""
+    assessment, table = one.assessment, one.snapshot.table
+    judged, passed = assessment.of_topics, _of_topics(one, query)
+    states = [STATES.index(State(name)) for name in query.states]
+    if topics:
+        newest, in_states = assessment.newest, assessment.states[:, states].any(axis=1)
+    else:
         if query.of_living:
-            passed &= ~np.isin(one.assessment.of_topics.verdict, _OF_ALL)[table.layout.topic]
-        rows = np.flatnonzero(passed)
-        newest = np.where(table.read, table.newest, np.nan)
-        found.append((one, rows, _keys(query, one.assessment.of_partitions, newest)[rows]))
-    return _page(found, query, topics=False)
+            passed &= ~np.isin(judged.verdict, _OF_ALL)
+        judged, passed = assessment.of_partitions, passed[table.layout.topic]
+        newest, in_states = np.where(table.read, table.newest, np.nan), np.isin(table.state_now, states)
+    if states:
+        passed &= in_states
+    if query.verdicts:
+        codes = [code for verdict, code in VERDICT_CODES.items() if verdict in query.verdicts]
+        passed &= np.isin(judged.verdict, codes)
+    rows = np.flatnonzero(passed)
+    return rows, _keys(query, judged, newest)[rows]
 
 
 def _topic_record(one: ClusterFacts, row: int, facts: StreamFacts) -> dict[str, Any]:
@@ -124,10 +127,6 @@ def _partition_record(one: ClusterFacts, row: int, facts: StreamFacts) -> dict[s
     }
 
 
-def _chosen(known: Sequence[ClusterFacts], query: Query) -> list[ClusterFacts]:
-    return [one for one in known if not query.clusters or one.cluster in query.clusters]
-
-
 def _of_topics(one: ClusterFacts, query: Query) -> Flags:
     names, info = one.assessment.layout.topics, one.snapshot.metadata.topics
     passed = np.ones(len(names), dtype=np.bool_)
@@ -139,12 +138,6 @@ def _of_topics(one: ClusterFacts, query: Query) -> Flags:
     if query.owners:
         passed &= np.fromiter(((info[name].owner or "") in query.owners for name in names), np.bool_, len(names))
     return passed
-
-
-def _verdict_is(judged: Judgements, query: Query) -> Flags:
-    if not query.verdicts:
-        return np.ones(len(judged), dtype=np.bool_)
-    return np.isin(judged.verdict, [code for verdict, code in VERDICT_CODES.items() if verdict in query.verdicts])
 
 
 def _keys(query: Query, judged: Judgements, newest: Floats) -> Floats:
@@ -162,23 +155,22 @@ def _keys(query: Query, judged: Judgements, newest: Floats) -> Floats:
     return np.column_stack(columns)
 
 
-Found = tuple[ClusterFacts, Rows, Floats]
-
-
-def _page(found: Sequence[Found], query: Query, *, topics: bool) -> Page:
-    if not found:
+def _page(known: Sequence[ClusterFacts], query: Query, *, topics: bool) -> Page:
+    chosen = [one for one in known if not query.clusters or one.cluster in query.clusters]
+    if not chosen:
         return Page(0)
+    found = [(one, *_select(one, query, topics=topics)) for one in chosen]
     number = np.concatenate([np.full(len(rows), place) for place, (_, rows, _) in enumerate(found)])
     rows, keys = np.concatenate([rows for _, rows, _ in found]), np.concatenate([keys for _, _, keys in found])
     order = np.lexsort((rows, number, keys[:, 1], keys[:, 0]))
     if query.sort == "name" and query.descending:
         order = order[::-1]
-    chosen = order[query.offset : query.offset + query.limit]
+    shown = order[query.offset : query.offset + query.limit]
     records: dict[int, Mapping[str, Any]] = {}
     record = _topic_record if topics else _partition_record
     for place, (one, *_) in enumerate(found):
-        mine = chosen[number[chosen] == place]
+        mine = shown[number[shown] == place]
         mine_rows = rows[mine].tolist()
         facts = find_facts(one, mine_rows, topics=topics)
         records |= zip(mine.tolist(), map(record, repeat(one), mine_rows, facts), strict=True)
-    return Page(len(rows), [records[at] for at in chosen.tolist()])
+    return Page(len(rows), [records[at] for at in shown.tolist()])

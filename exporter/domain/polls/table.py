@@ -98,8 +98,8 @@ class Table:
     def __len__(self) -> int:
         return len(self.layout)
 
-    def laid_out(self, layout: Layout) -> Table:
-        """Return the same table by another layout: removed partitions are dropped, new ones were never read."""
+    def move_to(self, layout: Layout) -> Table:
+        """Return the table by another layout: removed partitions are dropped, new ones were never read."""
         if layout == self.layout:
             return self
         columns = _never_read(layout)
