@@ -122,7 +122,7 @@ def groups_of(found: GroupSweep | Positions) -> dict[str, Group]:
         groups[name] = Group(
             None if state < 0 else GROUP_STATES[state],
             None if members < 0 else members,
-            {rows.key(row): position(positions, row) for row in mine},
+            {rows.layout.key(int(rows.partition[row])): position(positions, row) for row in mine},
             positions.assigned[number] if positions.settled[number] else None,
             reason_of_code(int(positions.undescribed[number])),
             float(positions.read_at[number]),

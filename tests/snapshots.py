@@ -105,11 +105,13 @@ def table_of(readings: Mapping[TopicPartition, Reading], metadata: Metadata, tak
     numbers = {name: number for number, name in enumerate(sorted(metadata.topics), start=1)}
     table.leader[:] = metadata.membership.leader
     table.unread[:] = reason_code(Reason.NO_LEADER)
-    for key, row in zip(readings, layout.rows(readings), strict=True):
-        reading = readings[key]
+    for key, reading in readings.items():
+        row = layout.row(key)
+        if row is None:
+            raise KeyError(key)
         if metadata.topics[key.topic].topic_id is not None:
             table.topic_id[row] = numbers[key.topic]
-        _put(table, int(row), reading, taken_at)
+        _put(table, row, reading, taken_at)
     return Table(layout, **vars(table))
 
 

@@ -257,7 +257,7 @@ def test_the_end_of_the_process_costs_a_sweep_nothing(cluster: FakeCluster) -> N
     assert names == ["group-0000", "group-0001"]
     key = TopicPartition("bench-0000", 0)
     membership = source.metadata().membership
-    leader = int(membership.leader[membership.layout.rows([key])[0]])
+    leader = int(membership.leader[membership.layout.rows_of(key.topic)][0])
     assert source.groups.read_committed(names).failed == {}
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, blank_columns, runs
 from exporter.domain.groups.consumer_groups import Description, GroupState, NoTimeLag
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.readings import ANSWERED, REASONS, Reason, TopicPartition, reason_code
+from exporter.domain.polls.readings import ANSWERED, REASONS, Reason, reason_code
 
 GROUP_STATES = tuple(GroupState)
 """The states of groups, by code."""
@@ -100,10 +100,6 @@ class GroupRows:
         count = len(layout.topics)
         topics = Layout(layout.topics, [1] * count, np.zeros(count, dtype=np.int32))
         return GroupRows(self.names, topics, self.group[starts], topic[starts]), starts
-
-    def key(self, row: int) -> TopicPartition:
-        """Return the partition of a row."""
-        return self.layout.key(int(self.partition[row]))
 
 
 def keys_of(group: Rows, partition: Rows) -> NDArray[np.int64]:

@@ -67,6 +67,7 @@ def find_facts(one: ClusterFacts, rows: Sequence[int], *, topics: bool) -> list[
     judged = (found.of_topics if topics else found.of_partitions)[np.asarray(rows)]
     place = np.asarray(rows) + len(layout) * topics
     silences, expected = found.silences[place], found.expected[place]
+    held_by = (found.held.topics if topics else found.held.partitions)[np.asarray(rows)]
     names = [layout.topics[row if topics else layout.topic[row]] for row in rows]
     overrides = [one.override(name) for name in names]
     expected[[override is not None or not one.in_force for override in overrides]] = -1
@@ -93,7 +94,8 @@ def find_facts(one: ClusterFacts, rows: Sequence[int], *, topics: bool) -> list[
         if newest is not None and math.isnan(last) and verdict in (Verdict.SUSPECT, Verdict.RETIRED):
             known |= {"last_record": newest, "suspect_from": newest + SUSPECT_AFTER_SECONDS}
             known |= {"expected_by": newest + DEAD_AFTER_SECONDS, "polled_from": replace_nan(since[at])}
-        if (incident := found.incident_of(rows[at], topic=topics)) is not None:
+        if held_by[at] >= 0:
+            incident = found.incidents[held_by[at]]
             own = None if expectation is None else expectation.falling
             known |= {"incident": incident.name, "held": str(incident)}
             known["falling"] = incident.falling and (own or incident.falling)

@@ -69,11 +69,6 @@ class Assessment:
         in_part = self.layout.topic[self.held.partitions >= 0]
         return len(np.union1d(np.flatnonzero(self.held.topics >= 0), in_part))
 
-    def incident_of(self, row: int, *, topic: bool) -> Incident | None:
-        """Return the incident that holds a partition, or the topic with that number."""
-        number = (self.held.topics if topic else self.held.partitions)[row]
-        return None if number < 0 else self.held.incidents[number]
-
 
 GOOD_SHARE = 0.9
 """Minimum share of good polls in a silence. With a smaller share it gets no new alarming verdict."""

@@ -75,13 +75,6 @@ class Rests:
         """Return the same for some topics. ``low`` is that of ``restrict_drops``."""
         return Rests([one for _, one in self._calendars], restrict_drops(self._known, low), self._today)
 
-    def calendar_of(self, cluster: str, topic: str) -> Calendar | None:
-        """Return the calendar of a topic: the first that matches."""
-        return next(
-            (one for pattern, one in self._calendars if one.cluster in (None, cluster) and pattern.fullmatch(topic)),
-            None,
-        )
-
     def get(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         """Return the rests of a topic, in order; they do not overlap."""
         return self._of(cluster, topic)
@@ -101,11 +94,12 @@ class Rests:
             for one in run
             if topic in one.topics
         ]
-        calendar = self.calendar_of(cluster, topic)
         holidays: list[Rest] = []
-        if calendar is not None:
-            days = ((since, until, f"{name}, {calendar.calendar}") for since, until, name in calendar.days)
-            holidays = [Rest(*day, seen=False) for day in days]
+        for pattern, one in self._calendars:
+            if one.cluster in (None, cluster) and pattern.fullmatch(topic):
+                days = ((since, until, f"{name}, {one.calendar}") for since, until, name in one.days)
+                holidays = [Rest(*day, seen=False) for day in days]
+                break  # the first calendar that matches counts
         return tuple(sorted([*seen, *_apart(holidays, seen)]))
 
 

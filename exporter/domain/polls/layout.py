@@ -80,16 +80,6 @@ class Layout:
         at = int(start + np.searchsorted(self.partition[start:end], key.partition))
         return at if at < end and self.partition[at] == key.partition else None
 
-    def rows(self, keys: Iterable[TopicPartition]) -> Rows:
-        """Return the rows of partitions in the given order. Raises KeyError for an unknown one."""
-        found = []
-        for key in keys:
-            row = self.row(key)
-            if row is None:
-                raise KeyError(key)
-            found.append(row)
-        return np.array(found, dtype=np.intp)
-
     def key(self, row: int) -> TopicPartition:
         """Return the partition of a row."""
         return TopicPartition(self.topics[self.topic[row]], int(self.partition[row]))
