@@ -194,7 +194,7 @@ def _usual_silence(row: StreamFacts) -> str | None:
     chosen_by = row.last_advance if row.baseline_of is None else row.baseline_of
     if find_baseline_end(chosen_by) <= row.history_start:
         return None
-    baseline = "".join(describe_baseline(row.history_start, chosen_by, row.observed_seconds))
+    baseline = _describe_baseline(row.history_start, chosen_by, row.observed_seconds)
     if row.largest_silence_seconds < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
     else:
@@ -208,12 +208,11 @@ def _usual_silence(row: StreamFacts) -> str | None:
     return f"in the {baseline} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
 
 
-def describe_baseline(history_start: float, last_advance: float, observed_seconds: float | None) -> tuple[str, str]:
-    """Return the span that a stream was judged by, and how much of it was observed.
+def _describe_baseline(history_start: float, last_advance: float, observed_seconds: float | None) -> str:
+    """Return the span that a stream was judged by: ``22 days before Mon 2026-03-02, of which 9 were observed,``.
 
-    For example ``("22 days before Mon 2026-03-02", ", of which 9 were observed,")``. The second text is empty if nearly
-    all of it was observed, or if that is unknown. The span ends with the Monday (UTC) before ``last_advance``: silences
-    that ended later are not in the baseline. ``observed_seconds`` is the observed part of the span.
+    How much was observed is left out if it was nearly all, or if that is unknown. The span ends with the Monday (UTC)
+    before ``last_advance``: silences that ended later are not in the baseline.
     """
     until = find_baseline_end(last_advance)
     span = until - history_start
@@ -222,10 +221,10 @@ def describe_baseline(history_start: float, last_advance: float, observed_second
     length = duration(span) if span < _DAY else plural(days, "day").removeprefix("1 ")
     if observed_seconds is not None and observed_seconds < _OBSERVED_SHARE * span:
         if observed_seconds < _DAY:
-            return length + before, f", of which {duration(observed_seconds)} were observed,"
+            return f"{length}{before}, of which {duration(observed_seconds)} were observed,"
         if (seen := math.floor(observed_seconds / _DAY)) < days:
-            return length + before, f", of which {seen} {'was' if seen == 1 else 'were'} observed,"
-    return (f"{days // 7} weeks" if days >= 14 and days % 7 == 0 else length) + before, ""
+            return f"{length}{before}, of which {seen} {'was' if seen == 1 else 'were'} observed,"
+    return (f"{days // 7} weeks" if days >= 14 and days % 7 == 0 else length) + before
 
 
 def find_baseline_end(last_advance: float) -> float:

@@ -79,17 +79,12 @@ class MeasuredSilences:
         self._scale = np.where(by_schedule, 1.0, of_baseline(scale, 1.0))
         self.largest_missed = of_baseline(baselines.largest_missed, np.nan) * self._scale
         by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
-        self.suspect_silence_seconds, self.max_silence_seconds = (
-            of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
+        suspect_limit, limit = (
+            of_baseline(baselines.suspect_silence, np.nan),
+            of_baseline(baselines.max_silence, np.nan),
         )
         self.rests = _resting(streams, baselines, row)
-        excused = extra_seconds_for_rests(
-            longest_usual(self.suspect_silence_seconds, self.max_silence_seconds), streams.last_advance, self.rests
-        )
-        self.suspect_silence_seconds, self.max_silence_seconds = (
-            self.suspect_silence_seconds + excused,
-            self.max_silence_seconds + excused,
-        )
+        excused = extra_seconds_for_rests(longest_usual(suspect_limit, limit), streams.last_advance, self.rests)
         of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
         for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
             of_baselines[place] = rests
@@ -101,16 +96,14 @@ class MeasuredSilences:
             )
             for name in ("suspect", "dead")
         )
-        by_period = ~np.isnan(self.max_silence_seconds)
+        by_period = ~np.isnan(limit)
         by_gaps = ~by_clock & ~by_period & ~np.isnan(streams.last_advance)
         gaps, seconds = self._known_gaps(there)
-        of_gaps = find_limits(gaps, seconds, self.suspect_score, self.dead_score)
+        suspect_of_gaps, limit_of_gaps = find_limits(gaps, seconds, self.suspect_score, self.dead_score)
         self.active_slots = np.where(by_gaps, gaps + 1.0, self.active_slots).astype(np.int64)
         self.history_start = np.where(by_gaps, streams.last_advance - seconds, self.history_start)
-        self.suspect_silence_seconds, self.max_silence_seconds = (
-            np.where(by_gaps, limit, learned)
-            for limit, learned in zip(of_gaps, (self.suspect_silence_seconds, self.max_silence_seconds), strict=True)
-        )
+        self.suspect_silence_seconds = np.where(by_gaps, suspect_of_gaps, suspect_limit + excused)
+        self.max_silence_seconds = np.where(by_gaps, limit_of_gaps, limit + excused)
         self.rule = np.select(
             [by_schedule, by_clock, by_period, by_gaps],
             np.array([SCHEDULE, TRAFFIC_CLOCK, PERIOD, GAPS], object),

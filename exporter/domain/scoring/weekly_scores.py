@@ -83,16 +83,9 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
     at = at[mine.find_rows(active.stream[at], ended[at]) >= 0]
     weeks_of = zip(active.stream[at].tolist(), ended[at].tolist(), strict=True)
     calm = at[np.array([(stream, week, week) not in own for stream, week in weeks_of], np.bool_)]
-    nothing = np.full(len(calm), np.nan)
-    return Maxima(
-        np.concatenate([found.stream, active.stream[calm]]),
-        np.concatenate([began, ended[calm]]),
-        np.concatenate([over, ended[calm]]),
-        np.concatenate([score, nothing]),
-        np.concatenate([overdue, nothing]),
-        np.concatenate([np.where(unusual, found.start, np.nan), nothing]),
-        np.concatenate([np.where(unusual, found.end, np.nan), nothing]),
-    )
+    begin, end = np.where(unusual, found.start, np.nan), np.where(unusual, found.end, np.nan)
+    never_silent = Maxima.blank(len(calm), stream=active.stream[calm], week=ended[calm], week_ended=ended[calm])
+    return Maxima.concatenate([Maxima(found.stream, began, over, score, overdue, begin, end), never_silent])
 
 
 def _ended(hours: Hours, active: Hours, slot: Slot) -> PastSilences:
