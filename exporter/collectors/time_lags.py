@@ -17,7 +17,6 @@ from exporter.domain.groups.time_lag import (
     CommitProgress,
     TimeLagLimits,
     TimeLagSearches,
-    are_still_narrow,
     are_trailing,
 )
 from exporter.domain.groups.time_points import Points
@@ -56,39 +55,6 @@ class _Logs:
     compacted: Flags
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Proofs(ColumnSet):
-    """Results of searches, valid until the committed offset or the log before it changes; each a column [n]."""
-
-    known: Flags
-    lasting: Flags
-    """Whether they are valid in later sweeps, too."""
-    start: Offsets
-    low: Offsets
-    high: Offsets
-    earliest: Offsets
-    topic_id: Offsets
-    compacted: Flags
-
-    @classmethod
-    def none(cls, count: int) -> _Proofs:
-        """Return that nothing is known of n positions."""
-        known, lasting, compacted = np.zeros((3, count), dtype=np.bool_)
-        start, low, high, earliest, topic_id = np.zeros((5, count), dtype=np.int64)
-        return cls(known, lasting, start, low, high, earliest, topic_id, compacted)
-
-    def hold(self, positions: Positions, logs: _Logs) -> Flags:
-        """Return where neither the committed offset nor the log before it changed."""
-        holding: Flags = (
-            self.lasting
-            & (self.start == positions.start)
-            & (self.earliest == logs.earliest)
-            & (self.topic_id == logs.topic_id)
-            & (self.compacted == logs.compacted)
-        )
-        return holding
-
-
 class TimeLags:
     """Adds time lags to the positions of sweeps, and keeps the results of searches for the next sweep.
 
@@ -123,8 +89,6 @@ class TimeLags:
         self._before = NO_POSITIONS
         self._progress = CommitProgress.begun(0, 0.0)
         """What the rows of ``_before`` did."""
-        self._proofs = _Proofs.none(0)
-        """The proofs of the rows of ``_before``."""
         self._topic_ids = TopicIds()
         self._compacted: tuple[Metadata | None, Flags] = None, np.zeros(0, dtype=np.bool_)
         """Whether each topic of the metadata is compacted."""
@@ -142,35 +106,25 @@ class TimeLags:
         self._disproved = np.zeros(len(self._layout), dtype=np.bool_)
         logs = self._logs(positions, snapshot)
         here, there = positions.rows.moves_from(self._before.rows)
-        proofs = _Proofs.none(len(positions))
-        proofs.put(here, self._proofs[there])
         now = round(self._clock.now() * 1000)
         wanted = positions.fresh & positions.unread & (logs.leader != NO_LEADER)
-        fallen = np.isin(logs.row, self._fallen(logs, wanted, snapshot.table))
+        self._forget_fallen(logs, wanted, snapshot.table)
         self._take(snapshot.table, snapshot.metadata)
-        # Also those of groups that could not be read: when they are, nothing shows any more that the log fell.
-        proofs = replace(proofs, lasting=proofs.lasting & ~fallen)
         self._progress = self._progress.follow(self._before, positions, here, there, now / 1000)
-        settled = wanted & proofs.hold(positions, logs)
-        settled &= are_still_narrow(proofs.low, proofs.high, now, self._tolerance, self._slack)
         limits = TimeLagLimits(now, self._tolerance, self._slack)
-        found = self._found(np.flatnonzero(wanted & ~settled), positions, logs, limits, enough)
-        again = settled.copy()
-        again[found.place[found.outcome == ANSWERED]] = True
-        again[again] = self._disproved[logs.row[again]]
+        found = self._found(np.flatnonzero(wanted), positions, logs, limits, enough)
+        # What was found of another offset of a partition with a contradiction may be wrong as well.
+        again = (found.outcome == ANSWERED) & self._disproved[logs.row[found.place]]
         if again.any():
-            # What was proved of another offset of the partition may be wrong as well.
-            settled &= ~again
-            more = self._found(np.flatnonzero(again), positions, logs, limits, enough)
-            found = _Found.concatenate([found[~again[found.place]], more])
+            more = self._found(found.place[again], positions, logs, limits, enough)
+            found = _Found.concatenate([found[~again], more])
         self._remember(positions, logs, found.place)
         behind = (self._before.reason == ANSWERED) & (self._before.lag > 0)
         stalled = np.zeros(len(positions), dtype=np.bool_)
         stalled[here] = behind[there] & (self._before.committed[there] == positions.committed[here])
-        self._proofs, outcomes = _concluded(positions, proofs, settled, logs, found)
         trailing = wanted & are_trailing(positions.lag, _quiet_for(logs.row, snapshot.table, now), self._progress.added)
         positions = positions.replace(trailing=np.where(positions.fresh, trailing, positions.trailing))
-        self._before = _measured(positions, self._proofs, outcomes, stalled)
+        self._before = _measured(positions, logs, found, stalled)
         return self._before
 
     def _follow(self, layout: Layout) -> None:
@@ -192,7 +146,7 @@ class TimeLags:
             infos = [metadata.topics[name] for name in table.layout.topics]
             policies = ["" if info.config is None else info.config.cleanup_policy or "" for info in infos]
             self._compacted = metadata, np.array(["compact" in policy for policy in policies], dtype=np.bool_)
-        ids = self._topic_ids.number(metadata, np.concatenate([self._points_of, self._proofs.topic_id]))
+        ids = self._topic_ids.number(metadata, self._points_of)
         row = positions.rows.partitions_in(table.layout)
         here = np.flatnonzero(row >= 0)
         at, topic = row[here], table.layout.topic[row[here]]
@@ -202,8 +156,8 @@ class TimeLags:
         topic_id[here], compacted[here] = ids[topic], self._compacted[1][topic]
         return _Logs(row, leader, positions.committed + positions.lag, earliest, topic_id, compacted)
 
-    def _fallen(self, logs: _Logs, wanted: Flags, table: Table) -> Rows:
-        """Return the partitions whose end has fallen: nothing that was proved of them is valid.
+    def _forget_fallen(self, logs: _Logs, wanted: Flags, table: Table) -> None:
+        """Drop the points of partitions whose end has fallen: nothing that was proved of them is valid.
 
         By polls too: while the end is before all committed offsets no group is behind.
         """
@@ -212,10 +166,9 @@ class TimeLags:
         latest = np.zeros(len(self._latest), dtype=np.int64)
         np.maximum.at(latest, logs.row[wanted], logs.latest[wanted])
         rows = np.unique(logs.row[wanted])
-        fallen: Rows = np.union1d(rows[latest[rows] < self._latest[rows]], fell)
+        fallen = np.union1d(rows[latest[rows] < self._latest[rows]], fell)
         self._points = self._points[~self._points.are_of(fallen)]
         self._latest = np.where(latest > 0, latest, self._latest)
-        return fallen
 
     def _take(self, table: Table, metadata: Metadata) -> None:
         state = table.state_now
@@ -252,7 +205,7 @@ class TimeLags:
         searches = TimeLagSearches.begin(limits, row, start[first], ends, logs.compacted[places[first]])
         self._search(searches, enough)
         searches.give_up(self._never_known[row] & (searches.hidden_to >= 0), reason_code(Reason.HIDDEN))
-        found = _Found(searches.row, searches.outcome, searches.low, searches.high, searches.lasting)
+        found = _Found(searches.row, searches.outcome, searches.low, searches.high)
         return replace(found[search_of], place=places)
 
     def _renew(self, rows: Rows, topic_id: Offsets, earliest: Offsets) -> None:
@@ -351,39 +304,26 @@ class _Found(ColumnSet):
     outcome: Codes
     low: Offsets
     high: Offsets
-    lasting: Flags
 
 
-def _concluded(
-    positions: Positions, before: _Proofs, settled: Flags, logs: _Logs, found: _Found
-) -> tuple[_Proofs, Codes]:
-    """Return T of each committed offset that was read, and why it is unknown; the proofs of others stay."""
-    fresh, unread = positions.fresh, positions.unread
-    keep = settled | ~fresh
-    low, high = before.low.copy(), before.high.copy()
-    known, lasting = before.known & keep, before.lasting & keep
+def _measured(positions: Positions, logs: _Logs, found: _Found, stalled: Flags) -> Positions:
+    """Return positions with their time lags, and why there is none; those that were not read keep theirs."""
+    fresh = positions.fresh
     unknown = np.where(fresh, positions.reason, positions.no_time_lag)
-    unknown[fresh & unread & ~settled & (logs.leader == NO_LEADER)] = outcome_code(Reason.NO_LEADER)
+    unknown[fresh & positions.unread & (logs.leader == NO_LEADER)] = outcome_code(Reason.NO_LEADER)
     unknown[found.place] = found.outcome
-    low[found.place], high[found.place] = found.low, found.high
-    known[found.place], lasting[found.place] = found.outcome == ANSWERED, found.lasting
-    logged = {name: np.where(keep, getattr(before, name), getattr(logs, name)) for name in _OF_LOGS}
-    return _Proofs(known, lasting, np.where(keep, before.start, positions.start), low, high, **logged), unknown
-
-
-def _measured(positions: Positions, proofs: _Proofs, unknown: Codes, stalled: Flags) -> Positions:
-    """Return positions with their time lags; those that were not read keep theirs."""
-    at = positions.read_at[positions.rows.group]
-    least, most = np.maximum(0.0, at - proofs.high / 1000), np.maximum(0.0, at - proofs.low / 1000)
-    found = proofs.known & positions.unread
-    rules = [~positions.fresh, found, unknown == ANSWERED]
+    known, least, most = np.zeros(len(positions), dtype=np.bool_), *np.zeros((2, len(positions)))
+    known[found.place] = found.outcome == ANSWERED
+    at = positions.read_at[positions.rows.group[found.place]]
+    least[found.place] = np.maximum(0.0, at - found.high / 1000)
+    most[found.place] = np.maximum(0.0, at - found.low / 1000)
+    rules = [~fresh, known, unknown == ANSWERED]
     return positions.replace(
         seconds=np.select(rules, [positions.seconds, (least + most) / 2, 0.0], np.nan),
         error_bound=np.select(rules, [positions.error_bound, (most - least) / 2, 0.0], np.nan),
-        stalled=np.where(positions.fresh, found & stalled, positions.stalled),
+        stalled=np.where(fresh, known & stalled, positions.stalled),
         no_time_lag=unknown,
     )
 
 
 _NO_TIMESTAMP = outcome_code(NoTimeLag.NO_TIMESTAMP)
-_OF_LOGS = ("earliest", "topic_id", "compacted")

@@ -33,13 +33,6 @@ _FUTURE, _NO_TIMESTAMP = outcome_code(NoTimeLag.FUTURE), outcome_code(NoTimeLag.
 _HIDDEN = outcome_code(Reason.HIDDEN)
 
 
-def are_still_narrow(low: Offsets, high: Offsets, now: int, tolerance: int, slack: int) -> Flags:
-    """Return which brackets of earlier searches (``Search.lasting``) are narrow enough now."""
-    allowed = np.maximum(tolerance, np.floor(RELATIVE_TOLERANCE * (now - high)))
-    enough: Flags = (high - low <= allowed) & (low <= now + slack)
-    return enough
-
-
 MARKERS = 10
 """The most offsets that are taken for transaction markers: each producer that ended leaves one at the end of a log."""
 
@@ -149,13 +142,6 @@ class TimeLagSearches:
 
     def __len__(self) -> int:
         return len(self.row)
-
-    @property
-    def lasting(self) -> Flags:
-        """Whether the result stays valid as long as the offset and the log before it; see ``are_still_narrow``."""
-        # Without a point behind the offset its bracket ends at the time of the search.
-        lasting: Flags = (self.outcome == ANSWERED) & (self.high < self.limits.now)
-        return lasting
 
     def give_up(self, of_rows: Flags, outcome: Codes | int) -> None:
         """End unfinished searches."""
