@@ -14,7 +14,7 @@ from exporter.domain.formatting import list_some, plural
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, State
 from exporter.domain.polls.table import STATE_CODES, Snapshot
-from exporter.kafka.connect_result import ConnectResult
+from exporter.domain.ports import SourceError
 from exporter.state import problems
 
 _GRANT_TOPICS = (
@@ -32,7 +32,8 @@ class PolledCluster:
     """One poll of a cluster, and the result of connecting to each address of its brokers and of bootstrap.servers."""
 
     snapshot: Snapshot
-    reached: Mapping[str, ConnectResult]
+    reached: Mapping[str, int | SourceError]
+    """How many topics are visible at each address, or why it does not answer."""
 
 
 def listeners(seen: PolledCluster) -> Iterator[Finding]:
@@ -41,7 +42,7 @@ def listeners(seen: PolledCluster) -> Iterator[Finding]:
     good = []
     for broker, address in sorted(brokers.items()):
         found = seen.reached[address]
-        if found.reason is None:
+        if isinstance(found, int):
             good.append(address)
             continue
         led = plural(int(np.count_nonzero(seen.snapshot.table.leader_now == broker)), "watched partition")
@@ -49,7 +50,7 @@ def listeners(seen: PolledCluster) -> Iterator[Finding]:
         prefix = f"broker {broker} advertises {address}: "
         yield make_finding(check, Severity.ERROR, found.detail, costs, prefix=prefix)
     for address, found in seen.reached.items():
-        if found.reason is not None and address not in brokers.values():
+        if isinstance(found, SourceError) and address not in brokers.values():
             costs = "the exporter can start only by the other addresses of bootstrap.servers"
             yield make_finding(
                 check, Severity.WARNING, found.detail, costs, prefix=f"bootstrap.servers names {address}: "
@@ -108,7 +109,7 @@ def _rights(seen: PolledCluster) -> Iterator[Finding]:
     """Say how many topics may be described, and which may not. Kafka lists no topic without the right: only those that
     topics.include names are known.
     """
-    visible = max((one.visible_topics for one in seen.reached.values() if one.visible_topics is not None), default=None)
+    visible = max((one for one in seen.reached.values() if isinstance(one, int)), default=None)
     topics = seen.snapshot.metadata.topics
     forbidden = [name for name, topic in topics.items() if topic.reason is Reason.UNAUTHORIZED]
     selected = len(topics) - len(forbidden)

@@ -14,10 +14,9 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason
-from exporter.domain.ports import Clock
+from exporter.domain.ports import Clock, SourceError
 from exporter.factory.clusters import build_cluster
 from exporter.factory.sources import connectivity, iam
-from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.credentials import security_protocol
 from exporter.settings.errors import SettingsError
 from exporter.settings.schema import ClusterSettings, Settings
@@ -101,7 +100,7 @@ def _cluster(
             found += [
                 make_finding("listeners", Severity.ERROR, one.detail, "no connection to it", prefix=f"{address}: ")
                 for address, one in reached.items()
-                if one.reason is not None
+                if isinstance(one, SourceError)
             ]
         return found
     metadata = outcome.metadata
@@ -139,16 +138,16 @@ def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, ConnectResult]:
+def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, int | SourceError]:
     timeout = settings.poll_of(cluster).request_timeout
     with connectivity(cluster, settings) as check:
         outcomes = call_within(2 * timeout + 5, {address: partial(check, address) for address in addresses})
-    return {address: _as_result(outcome) for address, outcome in outcomes.items()}
+    return {address: one if isinstance(one, int) else _as_failure(one) for address, one in outcomes.items()}
 
 
-def _as_result(outcome: ConnectResult | Exception) -> ConnectResult:
-    if isinstance(outcome, ConnectResult):
-        return outcome
-    if isinstance(outcome, TimeoutError):
-        return ConnectResult(Reason.TIMED_OUT, str(outcome))
-    return ConnectResult(Reason.OTHER, f"an internal error ({type(outcome).__name__}); next step: report it as a bug")
+def _as_failure(error: Exception) -> SourceError:
+    if isinstance(error, SourceError):
+        return error
+    if isinstance(error, TimeoutError):
+        return SourceError(Reason.TIMED_OUT, str(error))
+    return SourceError(Reason.OTHER, f"an internal error ({type(error).__name__}); next step: report it as a bug")

@@ -9,10 +9,9 @@ from typing import Any
 
 from exporter.domain.overrides import Owners
 from exporter.domain.ports import SourceError
-from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import (
-    ADDRESSES,
+    CONNECTION,
     LOG_SIZES,
     OFFSETS,
     TIERS,
@@ -167,23 +166,22 @@ def _kafka_python(
 
 
 @contextmanager
-def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Callable[[str], ConnectResult]]:
-    """Yield a function that connects to one address (``host:port``) and returns the result. Safe for several threads.
+def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Callable[[str], int]]:
+    """Yield a function that connects to one address (``host:port``) alone, and returns how many topics are visible.
 
-    It raises ValueError where the configuration cannot be used.
+    It is safe for several threads. It raises SourceError where the address does not answer, and ValueError where the
+    configuration cannot be used.
     """
     limit = 4 * settings.poll_of(cluster).request_timeout + 5
-    process = ClientProcess(cluster.name)
-    client = RemoteClient(process, ADDRESSES, limit=limit, alone=True, **_connecting(cluster, settings))
+    given = _connecting(cluster, settings)
+    with closing(ClientProcess(cluster.name)) as process:
 
-    def check(address: str) -> ConnectResult:
-        try:
-            found: ConnectResult = client.check(address)
-        except SourceError as error:
-            return ConnectResult(error.reason, error.detail)
-        return found
+        def check(address: str) -> int:
+            properties = {**given["properties"], "bootstrap.servers": address}
+            with RemoteClient(process, CONNECTION, limit=limit, **{**given, "properties": properties}) as client:
+                visible: int = client.count_topics()
+            return visible
 
-    with closing(client):
         yield check
 
 

@@ -74,9 +74,8 @@ class Client:
         request_timeout: float,
         budget: float | None = None,
         aws_iam: AwsIam | None = None,
-        at_once: bool = True,
     ) -> None:
-        """Create the client; it connects now (``at_once``), or with the first call.
+        """Connect; without an answer that shows with the first call.
 
         A ``Path`` in place of a value is a file with the text; files are read again when they change. ``budget`` is how
         many seconds all calls together may take after one ``begin``; None: no limit. Raises ValueError when librdkafka
@@ -101,7 +100,7 @@ class Client:
         except ValueError as error:
             raise ValueError(f"properties of the cluster at {self.bootstrap}: {error}") from None
         try:
-            self._admin = self._prepared() if at_once else None
+            self._admin = self._prepared()
         except (KafkaException, ValueError, TypeError) as error:
             message = self._redact(_text(error))
             step = "compare the properties under `kafka` with librdkafka's CONFIGURATION.md"
@@ -187,6 +186,10 @@ class Client:
         if only is None:
             self._read_at = time.monotonic()
         return found
+
+    def count_topics(self) -> int:
+        """Return how many topics this principal may Describe, internal ones included. Raises SourceError."""
+        return len(self.topics().topics)
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster that answers now, None where none does.

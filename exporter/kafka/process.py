@@ -45,7 +45,7 @@ _CLOSES_WITHIN = 10.0
 OFFSETS = "exporter.kafka.source:KafkaSource"
 TIERS = "exporter.kafka.tiered_offsets:TierClient"
 LOG_SIZES = "exporter.kafka.log_dirs:LogDirsClient"
-ADDRESSES = "exporter.kafka.connectivity:AddressCheck"
+CONNECTION = "exporter.kafka.client:Client"
 """Kinds of clients, by where they are defined."""
 
 

@@ -53,10 +53,9 @@ class KafkaSource:
         times_per_second: float | None = None,
         worth_batching: int | None = None,
         budget: float | None = None,
-        at_once: bool = True,
         owner_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """Create the source. It connects ``at_once``, or with the first call.
+        """Connect; without an answer that shows with the first call.
 
         ``properties`` are librdkafka's; a ``Path`` stands for the text in that file. ``include`` and ``exclude`` match
         whole names of topics. Each broker gets at most ``lookups_per_second`` look-ups, and ``times_per_second`` of
@@ -65,8 +64,7 @@ class KafkaSource:
         or ``metadata`` may wait for brokers; then each further call has a second, which is enough for those that are
         well. Raises ValueError when librdkafka refuses a property or a file cannot be used.
         """
-        client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
-        self.client = client
+        self.client = client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam)
         self._clock = clock = SystemClock() if clock is None else clock
         self.groups = GroupReader(client)
         """Reads the consumer groups of the same cluster."""

@@ -125,7 +125,7 @@ def test_no_consumer_is_made_while_every_leader_is_silent(cluster: Cluster, batc
 
 def test_one_silent_leader_does_not_end_batching(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole cluster would cost several times as much for as long as it hangs."""
-    source = KafkaSource({"bootstrap.servers": "127.0.0.1:1"}, at_once=False, worth_batching=1)
+    source = KafkaSource({"bootstrap.servers": "127.0.0.1:1"}, worth_batching=1)
     metadata = Metadata({1: "a", 2: "b"}, {"t": TopicInfo("id")}, membership=led_by(1, 2))
     monkeypatch.setattr(source.reader, "read", lambda *_: metadata)
     source.reader.has_offsets_topic = True
