@@ -27,15 +27,16 @@ def run_calls(
     answers: Answers,
     call: Callable[[int, Chunk], Collection[Reason | None]],
     limiter: RateLimiter | None = None,
+    in_flight: int = CALLS_IN_FLIGHT,
 ) -> set[int]:
     """Send each leader the calls for its chunks, and return the leaders that did not answer for a partition.
 
     ``call`` asks a leader about a chunk, in one of several threads, writes what it returned into ``answers``, and
     returns the reasons among it. After a chunk without any answer the leader gets no more calls. A ``limiter`` spaces
-    the calls to each leader.
+    the calls to each leader. At most ``in_flight`` calls are under way at once.
     """
-    at_once = math.ceil(CALLS_IN_FLIGHT / max(1, len(chunks)))
-    free, silent = threading.Semaphore(CALLS_IN_FLIGHT), set[int]()
+    at_once = math.ceil(in_flight / max(1, len(chunks)))
+    free, silent = threading.Semaphore(in_flight), set[int]()
 
     def serve(leader: int, waiting: deque[Chunk]) -> None:
         while waiting:
@@ -55,7 +56,7 @@ def run_calls(
                 waiting.clear()
 
     # A leader whose calls are spaced keeps its thread: others must not wait for it.
-    threads = CALLS_IN_FLIGHT if limiter is None else max(CALLS_IN_FLIGHT, len(chunks))
+    threads = in_flight if limiter is None else max(in_flight, len(chunks))
     with ThreadPoolExecutor(threads, "calls to leaders") as pool:
         queues = {leader: deque(queued) for leader, queued in chunks.items()}
         running = [pool.submit(serve, *each) for each in queues.items() for _ in range(at_once)]

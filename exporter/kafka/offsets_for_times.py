@@ -121,7 +121,8 @@ class OffsetsForTimes:
 
         chunks = self._chunks(spec, membership)
         compared = {leader: chunks[leader] for leader in chunks.keys() & self._compared}
-        self._lookups.unreachable |= run_calls(compared, answers, call)
+        # A consumer (2.16.1) makes one call after another; threads that wait for their turn keep asking for it.
+        self._lookups.unreachable |= run_calls(compared, answers, call, in_flight=1)
         self._outdated |= bool(rows_with(answers.reason, [Reason.NOT_LEADER]).any())
         return answers
 
@@ -198,4 +199,4 @@ def _put(answers: Answers, places: Rows, found: Sequence[confluent_kafka.TopicPa
     answers.reason[places] = reasons
     good = reasons == ANSWERED
     answers.found[places], answers.offset[places] = good, np.where(good, offsets, 0)
-    return {reason_of_code(code) for code in np.unique(reasons).tolist()}
+    return {reason_of_code(code) for code in set(reasons.tolist())}
