@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exporter.backfill.cutoff import Batch, read_cutoffs
+from exporter.backfill.cutoff import read_cutoffs
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.judging.audit import DOUBT_CODES, Doubt, find_doubts
 from exporter.domain.polls.layout import NO_LEADER
@@ -68,7 +68,7 @@ class PartitionEnds:
 
     def read(self, source: OffsetSource, metadata: Metadata, clock: Clock, rows: Rows) -> None:
         """Read some partitions at one moment."""
-        found = read_cutoffs(source, Batch.select(metadata, rows), clock, gone=self.gone)
+        found = read_cutoffs(source, metadata.part(rows), clock, gone=self.gone)
         read, latest = found.planned, found.latest
         self.reason[rows] = np.where(read, found.reason, np.maximum(found.reason, 1))
         self.earliest[rows[read]], self.latest[rows[read]] = found.earliest[read], latest[read]

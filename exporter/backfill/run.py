@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from exporter.backfill.cutoff import Batch, Cutoffs, FirstPolls, Request, Stream, read_cutoffs
+from exporter.backfill.cutoff import Cutoffs, FirstPolls, Request, Stream, list_streams, read_cutoffs
 from exporter.backfill.slot_search import Stretches, TimeLookups, Windows, search_windows
 from exporter.domain.arrays import Codes, Rows
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -105,8 +105,7 @@ class Backfill:
         """
         self._read_metadata()
         self._every = self._metadata.membership.layout
-        everything = Batch.select(self._metadata, np.arange(len(self._every)))
-        left = np.flatnonzero([stream not in backfilled for stream in everything.streams])
+        left = np.flatnonzero([stream not in backfilled for stream in list_streams(self._metadata)])
         self._of = len(left)
         self._write(left)
         return BackfillResult(
@@ -127,14 +126,14 @@ class Backfill:
             rows = self._metadata.membership.layout.find(batch.topics, batch.topic, batch.partition)
             # A partition that is not listed any more was deleted meanwhile.
             if len(there := rows[rows >= 0]):
-                self._batch(Batch.select(self._metadata, there))
+                self._batch(self._metadata.part(there))
             self._done += len(batch)
             self._tick()
 
-    def _batch(self, batch: Batch) -> None:
+    def _batch(self, metadata: Metadata) -> None:
         cutoffs = read_cutoffs(
             self._source,
-            batch,
+            metadata,
             self._clock,
             gone=self._gone,
             horizon=self._request.horizon,
@@ -153,11 +152,13 @@ class Backfill:
             end = cutoffs.end[rows]
             begin = np.maximum(0.0, end - self._request.horizon)
             windows = Windows.concatenate([windows, Windows.failures(rows, begin, end, failed[rows])])
-            gone = batch.leader[rows_with(failed, list(GONE))]
+            gone = metadata.membership.leader[rows_with(failed, list(GONE))]
             self._gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
             self._read_at = -math.inf
             for row in rows.tolist():
-                self._failed[batch.layout.key(row)] = reason_of_code(int(failed[row])) or Reason.MISSING_ANSWER
+                self._failed[metadata.membership.layout.key(row)] = (
+                    reason_of_code(int(failed[row])) or Reason.MISSING_ANSWER
+                )
         self._emit(cutoffs, windows)
 
     def _search(self, cutoffs: Cutoffs) -> tuple[Windows, Codes]:
@@ -173,7 +174,7 @@ class Backfill:
             cutoffs.newest[rows],
             cutoffs.at_end[rows],
         )
-        lookups = TimeLookups(self._source, cutoffs.batch.layout, cutoffs.batch.leader, self._tick)
+        lookups = TimeLookups(self._source, cutoffs.metadata.membership, self._tick)
         windows, failed[rows] = search_windows(lookups, stretches, self._request.slot)
         return windows, failed
 

@@ -13,10 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
-from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, FUTURE_SLACK_SECONDS, Answers, Reason, reason_code
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
@@ -25,11 +23,8 @@ from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 class TimeLookups:
     """Looks up offsets by time, of partitions by their rows. ``tick`` is called after every batch of look-ups."""
 
-    def __init__(
-        self, source: ByTime, layout: Layout, leader: NDArray[np.int32], tick: Callable[[], None] = lambda: None
-    ) -> None:
-        self._source, self._tick = source, tick
-        self._membership = Membership.make_bare(layout, leader)
+    def __init__(self, source: ByTime, membership: Membership, tick: Callable[[], None] = lambda: None) -> None:
+        self._source, self._membership, self._tick = source, membership, tick
 
     def ask(self, rows: Rows, seconds: Floats) -> Answers:
         """Return the first record at or after each time, of rows that have leaders."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from exporter.backfill.cutoff import Batch, Cutoffs, Request
+from exporter.backfill.cutoff import Cutoffs, Request
 from exporter.backfill.slot_search import Windows
 from exporter.domain.arrays import Codes, Rows
 from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.layout import NO_LEADER
+from exporter.domain.polls.metadata import Metadata, TopicInfo
 from exporter.domain.polls.readings import ANSWERED, REASONS
 from exporter.domain.polls.table import STATES
 from exporter.history.inventory import config_columns
@@ -18,11 +19,11 @@ from exporter.history.tables import Column, look_up_names, make_nullable, spool_
 
 def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Table:
     """Return windows as rows of the spool."""
-    batch, rows = cutoffs.batch, windows.row
+    rows = windows.row
     failed = windows.reason != ANSWERED
     seconds = windows.end - windows.start
     columns: dict[str, Column] = {
-        **_named(request, batch, rows),
+        **_named(request, cutoffs.metadata, rows),
         "window_start": windows.start,
         "window_end": windows.end,
         "polls_ok": (~failed).astype(np.int64),
@@ -44,20 +45,20 @@ def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Tabl
 
 def inventory_rows(request: Request, cutoffs: Cutoffs) -> pa.Table:
     """Return partitions as rows of the spool."""
-    batch, topic = cutoffs.batch, cutoffs.batch.layout.topic
+    topic, infos = cutoffs.metadata.membership.layout.topic, _infos(cutoffs.metadata)
     columns: dict[str, Column] = {
-        **_named(request, batch, np.arange(len(batch))),
+        **_named(request, cutoffs.metadata, np.arange(len(topic))),
         "observed_at": cutoffs.at,
         "earliest_offset": make_nullable(cutoffs.earliest, ~cutoffs.known),
         "latest_offset": make_nullable(cutoffs.latest, ~cutoffs.planned),
         "max_timestamp": np.where(cutoffs.planned, cutoffs.newest, np.nan),
         "state": look_up_names(STATES, cutoffs.state),
         "reason": _reasons(cutoffs.reason),
-        "owner": look_up_names([info.owner for info in batch.infos], topic),
+        "owner": look_up_names([info.owner for info in infos], topic),
         "deleted": False,
-        **config_columns([info.config for info in batch.infos], topic),
+        **config_columns([info.config for info in infos], topic),
     }
-    return spool_table(Inventory, len(batch), columns)
+    return spool_table(Inventory, len(topic), columns)
 
 
 def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Table:
@@ -75,7 +76,7 @@ def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Ta
                 window_end=end,
                 polls_total=1,
                 polls_ok=1,
-                partitions_ok=len(cutoffs.batch) - failed,
+                partitions_ok=len(cutoffs.earliest) - failed,
                 partitions_failed=failed,
                 last_good_poll=end,
                 interval_seconds=request.horizon,
@@ -84,13 +85,18 @@ def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Ta
     )
 
 
-def _named(request: Request, batch: Batch, rows: Rows) -> dict[str, Column]:
-    topic, leader = batch.layout.topic[rows], batch.leader[rows]
+def _infos(metadata: Metadata) -> list[TopicInfo]:
+    return [metadata.topics[name] for name in metadata.membership.layout.topics]
+
+
+def _named(request: Request, metadata: Metadata, rows: Rows) -> dict[str, Column]:
+    layout, leader = metadata.membership.layout, metadata.membership.leader[rows]
+    topic = layout.topic[rows]
     return {
         "cluster": request.cluster,
-        "topic": look_up_names(batch.layout.topics, topic),
-        "topic_id": look_up_names([info.topic_id for info in batch.infos], topic),
-        "partition": batch.layout.partition[rows],
+        "topic": look_up_names(layout.topics, topic),
+        "topic_id": look_up_names([info.topic_id for info in _infos(metadata)], topic),
+        "partition": layout.partition[rows],
         "exporter": request.exporter,
         "source": Source.BACKFILL.value,
         "leader": make_nullable(leader, leader == NO_LEADER),

@@ -25,7 +25,7 @@ from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import SECOND, UNKNOWN, Hours
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
-from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import ANSWERED, State
 from exporter.domain.ports import Clock, OffsetSource
 from exporter.domain.verdicts import VERDICT_CODES, TopicOverride, Verdict
@@ -68,7 +68,7 @@ class TopicPasts:
         self._metadata, self._cluster, self._clock = metadata, cluster, clock
         self._ends, self._overrides = ends, overrides
         self._layout = metadata.membership.layout
-        self._lookups = TimeLookups(source, self._layout, metadata.membership.leader)
+        self._lookups = TimeLookups(source, Membership.make_bare(self._layout, metadata.membership.leader))
         count = len(self._layout.topics)
         self.looked_back = np.zeros(count, np.bool_)
         self.failed = np.zeros(count, np.int8)

@@ -17,7 +17,7 @@ from exporter.domain.history.streams import Strings as Objects
 from exporter.domain.history.streams import objects
 from exporter.domain.polls.activity import Circumstances, states_of
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.metadata import Metadata, are_uncompacted
+from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import (
     ANSWERED,
     END_OF_TIME,
@@ -139,8 +139,7 @@ class _Lookups:
         self._membership = metadata.membership.part(rows)
         self._every: Rows = np.arange(len(rows))
         self._tiered = metadata.tiered[layout.topic][rows]
-        uncompacted = are_uncompacted(metadata.topics[name] for name in layout.topics)
-        self._uncompacted = uncompacted[layout.topic][rows]
+        self._uncompacted = metadata.uncompacted[layout.topic][rows]
         self._earliest, self._latest, self._newest = (Answers.none(len(rows)) for _ in range(3))
 
     def column(self, time: Time) -> _Column:

@@ -21,7 +21,7 @@ from exporter.domain.groups.time_lag import (
 )
 from exporter.domain.groups.time_points import Points
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Membership, Metadata, are_uncompacted
+from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import (
     ANSWERED,
     FUTURE_SLACK_SECONDS,
@@ -90,8 +90,6 @@ class TimeLags:
         self._progress = CommitProgress.begun(0, 0.0)
         """What the rows of ``_before`` did."""
         self._topic_ids = TopicIds()
-        self._compacted: tuple[Metadata | None, Flags] = None, np.zeros(0, dtype=np.bool_)
-        """Whether each topic of the metadata is compacted."""
 
     def measure(self, positions: Positions, snapshot: Snapshot, enough: Callable[[], bool]) -> Positions:
         """Return the positions of a sweep with the time lag of each committed offset, or why there is none.
@@ -142,10 +140,6 @@ class TimeLags:
 
     def _logs(self, positions: Positions, snapshot: Snapshot) -> _Logs:
         table, metadata = snapshot.table, snapshot.metadata
-        if self._compacted[0] is not metadata:
-            infos = [metadata.topics[name] for name in table.layout.topics]
-            policies = ["" if info.config is None else info.config.cleanup_policy or "" for info in infos]
-            self._compacted = metadata, np.array(["compact" in policy for policy in policies], dtype=np.bool_)
         ids = self._topic_ids.number(metadata, self._points_of)
         row = positions.rows.partitions_in(table.layout)
         here = np.flatnonzero(row >= 0)
@@ -153,7 +147,7 @@ class TimeLags:
         leader, earliest = np.full(len(row), NO_LEADER, dtype=np.int32), np.zeros(len(row), dtype=np.int64)
         leader[here], earliest[here] = table.leader[at], np.where(table.read[at], table.earliest[at], 0)
         topic_id, compacted = np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.bool_)
-        topic_id[here], compacted[here] = ids[topic], self._compacted[1][topic]
+        topic_id[here], compacted[here] = ids[topic], metadata.compacted[topic]
         return _Logs(row, leader, positions.committed + positions.lag, earliest, topic_id, compacted)
 
     def _forget_fallen(self, logs: _Logs, wanted: Flags, table: Table) -> None:
@@ -175,9 +169,8 @@ class TimeLags:
         self._timeless = state == STATE_CODES[State.NO_TIMESTAMP]
         self._ends = np.where(np.isin(state, NEWEST_KNOWN) & ~np.isnan(table.newest), table.latest, 0)
         unknown = np.isin(state, _NEWEST_UNKNOWN) & (self._ends == 0)
-        uncompacted = are_uncompacted(metadata.topics[name] for name in table.layout.topics)
         # None is hidden where no record was removed.
-        self._trusting = unknown & (table.earliest == 0) & uncompacted[table.layout.topic]
+        self._trusting = unknown & (table.earliest == 0) & metadata.uncompacted[table.layout.topic]
         self._never_known = unknown & ~self._trusting
         self._newest = np.round(np.where(self._ends > 0, table.newest, 0.0) * 1000).astype(np.int64)
 

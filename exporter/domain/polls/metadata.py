@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -117,13 +117,6 @@ class TopicInfo:
     owner: str | None = None
 
 
-def are_uncompacted(infos: Iterable[TopicInfo]) -> Flags:
-    """Return which topics are known to lose their oldest records alone."""
-    return np.array(
-        [info.config is not None and info.config.cleanup_policy == "delete" for info in infos], dtype=np.bool_
-    )
-
-
 NO_PARTITIONS = Membership.make_bare(Layout.build({}), np.zeros(0, dtype=np.int32))
 """The partitions of no topic."""
 
@@ -163,8 +156,29 @@ class Metadata:
     @cached_property
     def tiered(self) -> Flags:
         """By topic of the layout, whether it has remote storage."""
-        configs = (self.topics[name].config for name in self.membership.layout.topics)
-        return np.array([config is not None and config.remote_storage for config in configs], dtype=np.bool_)
+        return np.array([config is not None and config.remote_storage for config in self._configs], dtype=np.bool_)
+
+    @cached_property
+    def uncompacted(self) -> Flags:
+        """By topic of the layout, whether it is known to lose its oldest records alone."""
+        return np.array([policy == "delete" for policy in self._policies], dtype=np.bool_)
+
+    @cached_property
+    def compacted(self) -> Flags:
+        """By topic of the layout, whether it is known to lose older records of a key."""
+        return np.array(["compact" in policy for policy in self._policies], dtype=np.bool_)
+
+    @property
+    def _configs(self) -> list[TopicConfig | None]:
+        return [self.topics[name].config for name in self.membership.layout.topics]
+
+    @property
+    def _policies(self) -> list[str]:
+        return ["" if config is None else config.cleanup_policy or "" for config in self._configs]
+
+    def part(self, rows: Rows) -> Metadata:
+        """Return it with some partitions alone, which are in order and each given once, and with their leaders."""
+        return replace(self, membership=self.membership.part(rows))
 
     @cached_property
     def incomplete(self) -> bool:
