@@ -8,16 +8,7 @@ from typing import NoReturn
 import click
 
 from exporter.commands.options import Command, config_option, job_settings
-from exporter.commands.spark_job import (
-    become_job,
-    calendars,
-    false_alarms,
-    list_report_options,
-    outages,
-    overrides,
-    retention,
-    run_job,
-)
+from exporter.commands.spark_job import become_job, list_report_options, list_rollup_options, run_job
 from exporter.commands.usage import AsWritten
 
 
@@ -55,14 +46,7 @@ def rollup(
     ended by SIGTERM.
     """
     settings = job_settings(config, history, master)
-    known = (
-        *false_alarms(settings),
-        *overrides(settings),
-        *outages(settings),
-        *calendars(settings, as_of),
-        *retention(settings),
-        *list_report_options(settings),
-    )
+    known = [*list_rollup_options(settings, as_of), *list_report_options(settings)]
     become_job("rollup", settings, as_of, *known, *job_options)
 
 

@@ -34,38 +34,24 @@ _OURS = {"PYTHONSAFEPATH": "1", "TOPIC_LIVENESS_PROGRAM": "topic-liveness"}
 """Variables of a job: it imports nothing from the working directory, and names the command in its messages."""
 
 
-def overrides(settings: Settings) -> list[str]:
-    """Return the option that passes the overrides to a job. Raises ClickException where no file can be written."""
-    return _as_file("--overrides", [override.make_override() for override in settings.overrides])
-
-
-def false_alarms(settings: Settings) -> list[str]:
-    """Return the option that passes how many false alarms are accepted."""
-    rollup = settings.rollup
-    if rollup.false_alarms_a_week is not None:
-        return [f"--false-alarms-a-week={rollup.false_alarms_a_week}"]
-    return [f"--false-alarms={rollup.false_alarms_per_1000_topic_weeks}"]
-
-
-def retention(settings: Settings) -> list[str]:
-    """Return the option that passes for how long results are kept."""
-    return [f"--retention-days={math.ceil(settings.rollup.retention / 86400)}"]
-
-
-def outages(settings: Settings) -> list[str]:
-    """Return the option that passes the known outages. Raises ClickException where no file can be written."""
-    return _as_file("--outages", [outage.make_outage() for outage in settings.outages])
-
-
-def calendars(settings: Settings, as_of: str | None) -> list[str]:
-    """Return the option that passes the holidays around the moment that is judged, which the job checks.
+def list_rollup_options(settings: Settings, as_of: str | None) -> list[str]:
+    """Return the options that say how a job judges as of a moment, which the job checks, and for how long it keeps it.
 
     Raises ClickException where no file can be written.
     """
-    year = datetime.now(UTC).year
+    rollup, year = settings.rollup, datetime.now(UTC).year
     with suppress(ValueError):
         year = min(max(FIRST_YEAR, datetime.fromisoformat(as_of or "").year), year)
-    return _as_file("--calendars", [one.make_calendar(year) for one in settings.calendars])
+    accepted = f"--false-alarms={rollup.false_alarms_per_1000_topic_weeks}"
+    if rollup.false_alarms_a_week is not None:
+        accepted = f"--false-alarms-a-week={rollup.false_alarms_a_week}"
+    return [
+        accepted,
+        f"--retention-days={math.ceil(rollup.retention / 86400)}",
+        *_as_file("--overrides", [override.make_override() for override in settings.overrides]),
+        *_as_file("--outages", [outage.make_outage() for outage in settings.outages]),
+        *_as_file("--calendars", [one.make_calendar(year) for one in settings.calendars]),
+    ]
 
 
 def list_report_options(settings: Settings) -> list[str]:

@@ -13,7 +13,7 @@ from click import BadParameter
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from exporter.commands.spark_job import calendars, retention
+from exporter.commands.spark_job import list_rollup_options
 from exporter.domain.history.retention import LEAST_DAYS, retention_days
 from exporter.domain.learning.drops import FELL_WITHIN_DAYS, LONGEST_DAYS, REFERENCE_WEEKS
 from exporter.domain.learning.pauses import PAUSE_WEEKS
@@ -35,7 +35,8 @@ def test_days_to_keep_are_some_that_a_calendar_has_and_thresholds_need(days: str
 def test_the_days_that_settings_allow_are_allowed(days: int) -> None:
     """A day that far back can be reckoned with, and no table keeps less than it needs."""
     settings = Settings.model_validate({"clusters": [], "rollup": {"retention": f"{days:g}d"}})
-    assert retention(settings) == [f"--retention-days={days:g}"]
+    accepted = f"--false-alarms={settings.rollup.false_alarms_per_1000_topic_weeks}"
+    assert list_rollup_options(settings, None) == [accepted, f"--retention-days={days:g}"]
     kept = retention_days(days)
     assert datetime.now(UTC) - timedelta(days=max(kept.values())) > datetime.min.replace(tzinfo=UTC)
     assert kept["daily"] >= 7 * (PAUSE_WEEKS + 1)
@@ -96,7 +97,7 @@ def test_an_override_that_settings_give_is_one_that_the_job_takes(limit: dict[st
 def test_holidays_are_those_around_the_moment_that_is_judged(as_of: str | None, year: int) -> None:
     """From two years before it to the year after."""
     settings = Settings.model_validate({"clusters": [], "calendars": [{"calendar": "FR"}]})
-    _, file = calendars(settings, as_of)
+    *_, file = list_rollup_options(settings, as_of)
     try:
         (calendar,) = JsonOption(tuple[Calendar, ...]).convert(file, None, None)
     finally:

@@ -7,7 +7,6 @@ from typing import get_args
 
 import pytest
 
-from exporter.commands.spark_job import false_alarms, retention
 from exporter.domain.verdicts import Outage, TopicOverride, TopicOwner
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
 from exporter.settings.calendars import days_of
@@ -97,7 +96,8 @@ def test_every_setting_is_read() -> None:
     assert (groups.interval, groups.tolerance) == (120.0, 30.0)
     assert settings.groups_of(archive) == groups.model_copy(update={"enabled": False})
     assert (settings.history.folder, settings.history.max_bytes) == (Path("/var/lib/topic-liveness"), 500_000_000)
-    assert (false_alarms(settings), retention(settings)) == (["--false-alarms=2.5"], ["--retention-days=3650"])
+    assert settings.rollup.false_alarms_per_1000_topic_weeks == 2.5
+    assert settings.rollup.retention == 3650 * 86_400
     assert [override.make_override() for override in settings.overrides] == [
         TopicOverride(r"billing\..*", max_silence_seconds=7200.0),
         TopicOverride(".*-test", "prod", muted_until=1_775_001_600.0),
