@@ -22,9 +22,9 @@ from exporter.domain.groups.positions import NO_POSITIONS, GroupRows, Positions,
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import ANSWERED, GONE, Answers, PollFailure, Reason, reason_code, rows_with
+from exporter.domain.polls.readings import ANSWERED, GONE, Answers, Reason, reason_code, rows_with
 from exporter.domain.polls.table import Snapshot, Table
-from exporter.domain.ports import Clock, SourceError
+from exporter.domain.ports import Clock, SnapshotSink, SourceError
 
 GROUPS_AT_A_TIME = 100
 """How many groups are read before the ends of their partitions."""
@@ -49,7 +49,7 @@ class _Tally:
     read: int = 0
 
 
-class GroupWatch:
+class GroupWatch(SnapshotSink):
     """Sweeps the consumer groups of one cluster.
 
     A sink of polls, which know the watched topics and their leaders. One thread polls and one sweeps: shared objects
@@ -94,9 +94,6 @@ class GroupWatch:
     def accept(self, snapshot: Snapshot) -> None:
         """Take the watched topics and the leaders of their partitions."""
         self._snapshot = snapshot
-
-    def take_failure(self, failure: PollFailure) -> None:
-        """Ignore a failed poll."""
 
     def near_log_start(self, layout: Layout) -> Rows:
         """Return the rows where a group may soon lose records: its next record is in the oldest tenth."""

@@ -13,14 +13,14 @@ import numpy as np
 from exporter.collectors.round import MAX_FAILED_ROUNDS, Round
 from exporter.domain.polls.inspections import BrokerLogs, Inspections, sizes_of
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import GONE, PollFailure
+from exporter.domain.polls.readings import GONE
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.ports import Clock, SourceError
+from exporter.domain.ports import Clock, SnapshotSink, SourceError
 from exporter.kafka.kafka_python_answers import LOG_DIRS, log_ignored_properties
 from exporter.kafka.process import RemoteClient
 
 
-class Inspector:
+class Inspector(SnapshotSink):
     """Keeps the log sizes of one cluster.
 
     A sink of polls, which know the partitions. One thread polls and one inspects: shared objects are replaced, never
@@ -44,9 +44,6 @@ class Inspector:
     def accept(self, snapshot: Snapshot) -> None:
         """Take the partitions and their brokers."""
         self._metadata = snapshot.metadata
-
-    def take_failure(self, failure: PollFailure) -> None:
-        """Ignore a failed poll."""
 
     def results(self, metadata: Metadata) -> Inspections:
         """Return all results: the same object until a broker answers or an answer is too old.

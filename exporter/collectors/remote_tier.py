@@ -19,9 +19,9 @@ from exporter.domain.polls.activity import TierFacts
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, NewestSearches
-from exporter.domain.polls.readings import ANSWERED, PollFailure, Reason, rows_with
+from exporter.domain.polls.readings import ANSWERED, Reason, rows_with
 from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, Snapshot, Table
-from exporter.domain.ports import ByTime, Clock, SourceError
+from exporter.domain.ports import ByTime, Clock, SnapshotSink, SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, log_ignored_properties
 from exporter.kafka.process import RemoteClient
 
@@ -54,7 +54,7 @@ class _Results(ColumnSet):
         return cls(topic_id.copy(), *copies, np.full(len(topic_id), -np.inf))
 
 
-class TierWatch:
+class TierWatch(SnapshotSink):
     """Keeps the results of look-ups of partitions with remote storage, for one cluster.
 
     A sink of polls, which know these partitions. One thread polls and one looks up: columns are read and written under
@@ -93,9 +93,6 @@ class TierWatch:
     def accept(self, snapshot: Snapshot) -> None:
         """Take the partitions of a poll."""
         self._snapshot = snapshot
-
-    def take_failure(self, failure: PollFailure) -> None:
-        """Ignore a failed poll."""
 
     def facts(self, table: Table, rows: Rows) -> TierFacts:
         """Return the known facts of these rows of a poll, in their order. Sends no request."""

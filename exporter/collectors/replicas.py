@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.ports import Clock
+from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replicas.comparison import (
     NOT_COMPARED_CODES,
     Comparison,
@@ -23,7 +22,7 @@ from exporter.domain.replicas.matching import Naming, Pairing, find_faults
 _MAX_SNAPSHOTS = 3
 
 
-class ReplicaWatch:
+class ReplicaWatch(SnapshotSink):
     """Compares one target cluster with its source after each poll of the target.
 
     A sink of the polls of both, from any threads. It uses the last poll of the source that began before the target's
@@ -65,9 +64,6 @@ class ReplicaWatch:
                 del self._sources[: max(0, len(before) - 1)]
             if before:
                 self._take(self._compare(before[-1], snapshot))
-
-    def take_failure(self, failure: PollFailure) -> None:
-        """Ignore a failed poll."""
 
     def _compare(self, source: Snapshot, target: Snapshot) -> Comparison:
         pairing = self._pair(source, target)

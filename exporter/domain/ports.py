@@ -108,8 +108,9 @@ class SnapshotSink(Protocol):
     def accept(self, snapshot: Snapshot) -> None:
         """Take one good poll."""
 
-    def take_failure(self, failure: PollFailure) -> None:
-        """Take one failed poll."""
+    def take_failure(self, failure: PollFailure) -> None:  # noqa: ARG002
+        """Take one failed poll; a sink without a method of its own ignores it."""
+        return
 
 
 class Clock(Protocol):
