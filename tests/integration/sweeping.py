@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -131,15 +131,3 @@ def forget(workbench: Workbench, *groups: str) -> None:
     """Delete groups."""
     for future in workbench.admin.delete_consumer_groups(list(groups)).values():
         future.result(30)
-
-
-def between(swept: Swept, monkeypatch: Any, act: Callable[[], object]) -> None:
-    """Have something happen within each sweep, after groups were listed and before they are described."""
-    list_groups = swept.source.groups.list_groups
-
-    def then_act() -> object:
-        listing = list_groups()
-        act()
-        return listing
-
-    monkeypatch.setattr(swept.source.groups, "list_groups", then_act)

@@ -20,7 +20,7 @@ from tests.demo.broker import Broker
 from tests.groups import Group, GroupPartition, groups_of
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
-from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
+from tests.integration.sweeping import Swept, commit, forget, member, sweeping
 from tests.integration.watch import Watch
 from tests.views import readings_of
 from tests.workbench import QUIET, Workbench
@@ -157,19 +157,6 @@ def test_a_group_without_a_name_costs_only_itself(workbench: Workbench, name: st
         old.close()
         forget(workbench, name)
         workbench.delete(name)
-
-
-def test_a_group_may_be_deleted_within_a_sweep(
-    workbench: Workbench, swept: Swept, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A group that is deleted after it was listed is no failure, and costs no other."""
-    key = TopicPartition(name, 0)
-    workbench.create(name)
-    groups = f"{name}-stays", f"{name}-goes"
-    for group in groups:
-        commit(workbench.bootstrap, group, {key: 0})
-    between(swept, monkeypatch, lambda: forget(workbench, groups[1]))
-    assert list(swept.positions()) == [groups[0]]
 
 
 def test_groups_are_reported_by_every_version(kafka: Kafka) -> None:

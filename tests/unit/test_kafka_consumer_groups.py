@@ -8,26 +8,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Raw
 
-from exporter.domain.groups.consumer_groups import Committed, Description, GroupState
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.groups.consumer_groups import Description, GroupState
+from exporter.domain.polls.readings import Reason
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import NOBODYS, GroupReader
 from tests.waiting import until
 
 CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSUMER")
-
-
-def by_name(committed: Committed) -> dict[str, dict[TopicPartition, int] | Reason]:
-    """What each group has committed, or why it could not be read."""
-    found: dict[str, dict[TopicPartition, int] | Reason] = dict(committed.failed)
-    columns = zip(committed.topic.tolist(), committed.partition.tolist(), committed.offset.tolist(), strict=True)
-    offsets = [(TopicPartition(committed.topics[topic], number), offset) for topic, number, offset in columns]
-    for at, name in enumerate(committed.names):
-        found[name] = dict(offsets[committed.first[at] : committed.first[at + 1]])
-    return found
 
 
 def described(state: ConsumerGroupState, kind: object = CLASSIC, *assigned: str) -> object:
@@ -101,13 +91,6 @@ class Connection:
         self.described += names
         return {name: self._future(name) for name in names if name not in self.left_out}
 
-    def list_consumer_group_offsets(
-        self, requests: list[ConsumerGroupTopicPartitions], **_: object
-    ) -> dict[str, Future[Any]]:
-        if not all(one.group_id for one in requests):
-            raise ValueError("'group_id' cannot be empty")
-        return {one.group_id: self._future(one.group_id) for one in requests}
-
     def _future(self, name: str) -> Future[Any]:
         if name in self.silent:
             return self.hanging.setdefault(name, Future())
@@ -149,21 +132,6 @@ def test_each_answer_about_a_group_is_a_description_a_reason_or_nothing(
 ) -> None:
     """A group that is gone is left out; one whose state has no word for the client has none."""
     assert reader_of(Connection({"g": answer})).describe(["g"]) == ({} if expected is None else {"g": expected})
-
-
-def committed(reader: GroupReader, *names: str) -> dict[str, dict[TopicPartition, int] | Reason]:
-    """What each group has committed, or why it could not be read."""
-    return by_name(reader.read_committed(names))
-
-
-def test_only_partitions_with_a_committed_offset_are_reported() -> None:
-    """librdkafka says -1001 for none; a group that has committed nothing at all is a good answer."""
-    offsets = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7), Raw("a", 1, -1001)])
-    empty = ConsumerGroupTopicPartitions("empty", [])
-    assert committed(reader_of(Connection({"g": offsets, "empty": empty})), "g", "empty") == {
-        "g": {TopicPartition("a", 0): 7},
-        "empty": {},
-    }
 
 
 def test_a_group_that_fails_as_nobody_foresaw_costs_itself() -> None:

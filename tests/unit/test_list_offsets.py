@@ -18,7 +18,7 @@ import exporter.kafka.client
 from exporter.domain.polls.readings import END_OF_TIME, Reason, TopicPartition
 from exporter.kafka.errors import answers_of, reason_of
 from exporter.kafka.list_offsets import Lookups
-from exporter.kafka.list_offsets_call import EARLIEST, LATEST
+from exporter.kafka.list_offsets_call import LATEST
 from tests.lookup_answers import Answer, answer_at
 from tests.times import led, objects
 
@@ -32,10 +32,6 @@ class Client:
     """A connection whose calls are answered at once; leader ``DEAD`` answers as librdkafka does for it."""
 
     leaders: Mapping[TopicPartition, int]
-    silent: set[TopicPartition] = field(default_factory=set)
-    broken: bool = False
-    """Every answer is an error that this program does not know."""
-    unexplained_answers: list[str] = field(default_factory=list)
     calls: list[list[TopicPartition]] = field(default_factory=list)
     request_timeout: float = 1.0
     patience: float = 7.0
@@ -47,21 +43,12 @@ class Client:
     def serve(self) -> None:
         pass
 
-    def log_unexplained(self, request: str, _: object) -> None:
-        self.unexplained_answers.append(request)
-
     def ask(self, wanted: Sequence[confluent_kafka.TopicPartition]) -> Future[Mapping[object, object]]:
         keys = [TopicPartition(key.topic, key.partition) for key in wanted]
         self.calls.append(keys)
         found: Future[Mapping[object, object]] = Future()
-        answers = {key: UNREACHED if self.leaders[key] == DEAD else RESULT for key in keys if key not in self.silent}
-        found.set_result(
-            {
-                raw: KafkaError(87) if self.broken else answers[key]
-                for raw, key in zip(wanted, keys, strict=True)
-                if key in answers
-            }
-        )
+        answers = [UNREACHED if self.leaders[key] == DEAD else RESULT for key in keys]
+        found.set_result(dict(zip(wanted, answers, strict=True)))
         return found
 
 
@@ -111,27 +98,6 @@ def test_no_call_spans_two_leaders_or_names_a_partition_twice() -> None:
         assert len(set(call)) == len(call) <= 4
         assert len({leaders[key] for key in call}) == 1
     assert lookups.counts == {"by-time": 30}
-
-
-def test_an_answer_that_never_came_is_reported() -> None:
-    """A partition left out of what the client hands back is not passed over."""
-    keys = partitions(3)
-    leaders = dict.fromkeys(keys, ALIVE)
-    lookups = lookups_of(Client(leaders, silent={keys[1]}))
-    answers = objects(lookups.look_up(LATEST, led(leaders), np.arange(3)))
-    assert [answer.reason for answer in answers] == [None, Reason.MISSING_ANSWER, None]
-
-
-def test_the_log_names_what_each_unexplained_answer_was_asked_for() -> None:
-    """Each failure names the broker, and the kind of offsets."""
-    keys = partitions(1)
-    client = Client(dict.fromkeys(keys, ALIVE), broken=True)
-    lookups = lookups_of(client)
-    for targets in (EARLIEST, LATEST, np.array([1_700_000_000_000])):
-        lookups.look_up(targets, led(client.leaders), np.arange(1))
-    assert client.unexplained_answers == [
-        f"broker {ALIVE}, asked for {kind} offsets" for kind in ("earliest", "latest", "by-time")
-    ]
 
 
 @pytest.mark.parametrize(

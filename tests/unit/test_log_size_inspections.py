@@ -135,15 +135,6 @@ def test_a_topic_has_a_size_once_every_partition_has(brokers: Brokers) -> None:
     assert seen.results(seen.metadata).find_sizes(A.topic, None) == unknown
 
 
-def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
-    """A replica that its broker does not list has no size, and is counted."""
-    brokers.sizes = {1: {A: 50}}
-    seen = polled(brokers, {A: (1,), B: (1,)})
-    inspection = seen.inspect()
-    assert (of(seen, A).log_bytes, of(seen, B)) == (50, Inspected())
-    assert inspection.failures == {(LOG_DIRS, Reason.MISSING_ANSWER, 1): 1}
-
-
 def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
     """Under another topic id no size of the old one is shown."""
     seen = polled(brokers, {A: (1,)})
@@ -183,6 +174,3 @@ def test_what_was_moved_has_no_size_until_it_is_asked_where_it_is_now(brokers: B
     seen.accept(poll({A: (1,), B: (2,)}))
     assert seen.inspect().failures == {}
     assert (of(seen, A).disk_bytes, of(seen, B).disk_bytes) == (101, 102)
-
-
-ONE, TWO, ORDERS, Z = (TopicPartition(*key) for key in (("a", 0), ("a", 1), ("orders", 0), ("z", 0)))

@@ -100,14 +100,6 @@ def test_a_record_that_came_in_between_says_nothing_of_the_broker() -> None:
     assert cluster.probe.supported == {}
 
 
-def test_a_remote_tier_spoils_an_answer_but_not_the_broker() -> None:
-    """A later record of a topic that may be tiered, before the one answered, leaves out its own answer only."""
-    key = TopicPartition("a", 0)
-    cluster = Cluster({key: [1.0, 5.0, 2.0]}, {key: NEW})
-    assert cluster.check({key: Answer(2, 2.0)}, tiered=True) == {key}
-    assert cluster.probe.supported == {}
-
-
 @given(logs, st.integers(0, 4))
 def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
     times: dict[TopicPartition, list[float]], local: int

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import confluent_kafka
 import numpy as np
 import pytest
-from confluent_kafka import KafkaError
 
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
 from exporter.domain.polls.readings import ANSWERED, Answers
@@ -18,8 +16,6 @@ from exporter.kafka.list_offsets_call import EARLIEST, LATEST
 from exporter.kafka.offsets_for_times import OffsetsForTimes
 from exporter.kafka.source import KafkaSource
 from tests.memberships import Partition, membership_of
-
-DENIED = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 class Cluster:
@@ -34,8 +30,6 @@ class Cluster:
         """Consumers so far."""
         self.asked: set[int] = set()
         """Partitions that consumers were asked about."""
-        self.errors: list[KafkaError] = []
-        """What a consumer is told besides."""
 
     def make_consumer(self, _group: str) -> Cluster:
         self.made += 1
@@ -56,9 +50,8 @@ class Cluster:
         self.asked |= {each.partition for each in partitions}
         return [confluent_kafka.TopicPartition(each.topic, each.partition, 7) for each in partitions]
 
-    def poll(self, _seconds: float) -> Any:
-        error = self.errors.pop() if self.errors else None
-        return None if error is None else SimpleNamespace(error=lambda: error)
+    def poll(self, _seconds: float) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -79,16 +72,6 @@ def cluster() -> Cluster:
 def batched(cluster: Cluster) -> OffsetsForTimes:
     """The look-ups by a consumer of it."""
     return OffsetsForTimes(cast("Lookups", cluster))
-
-
-def test_a_right_that_is_denied_during_the_comparison_refuses_for_good(
-    cluster: Cluster, batched: OffsetsForTimes
-) -> None:
-    """No later poll makes another consumer, which would flood the log of the authorizer."""
-    cluster.errors = [DENIED]
-    for _ in range(3):
-        batched.follow(led_by(1, 2), wanted=True)
-    assert (batched.used, cluster.made) == (False, 1)
 
 
 def test_a_broker_that_leads_first_later_is_compared(cluster: Cluster, batched: OffsetsForTimes) -> None:
@@ -115,12 +98,6 @@ def test_a_silent_leader_is_left_out_and_compared_once_it_answers(cluster: Clust
     batched.follow(membership, wanted=True)
     assert (batched.ask(LATEST, membership).reason == ANSWERED).all()
     assert cluster.made == 2
-
-
-def test_no_consumer_is_made_while_every_leader_is_silent(cluster: Cluster, batched: OffsetsForTimes) -> None:
-    """There is nobody to compare it with."""
-    batched.follow(led_by(1, 2, -1), wanted=True, silent={1, 2})
-    assert (batched.used, cluster.made) == (False, 0)
 
 
 def test_one_silent_leader_does_not_end_batching(monkeypatch: pytest.MonkeyPatch) -> None:

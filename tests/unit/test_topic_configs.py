@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,14 +9,13 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
 
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.client import Client
-from exporter.kafka.topic_configs import ConfigReader, config_of
+from exporter.kafka.topic_configs import ConfigReader
 from tests.unit.readings import ManualClock
 from tests.waiting import until
 
@@ -134,16 +132,6 @@ def test_a_refresh_that_fails_keeps_what_was_known() -> None:
         assert len(tested.reader.unread()) == 2
 
 
-def test_a_silent_call_says_nothing_of_topics_that_were_not_asked_for() -> None:
-    """They are asked for with the next read."""
-    tested = Reader(Broker(answer=SLOW, request_timeout=5.0))
-    tested.reader.read(ids(1500))
-    tested.broker.answer = {}
-    asked = {name for call in tested.broker.calls for name in call}
-    assert len(tested.read(ids(1500))) == 1500 - len(asked) >= 500
-    assert tested.reader.unread().keys() == asked
-
-
 def test_a_call_that_cannot_be_made_costs_its_topics() -> None:
     """The read raises nothing, and a minute later they are asked for again."""
     tested = Reader(Broker(broken=KafkaException(KafkaError(KafkaError._FAIL))))  # noqa: SLF001 - librdkafka's own
@@ -200,26 +188,3 @@ def test_a_topic_made_again_is_asked_for_again() -> None:
         tested.broker.reply()
         tested.wait()
     assert tested.reader.read({"t": "id-3"})["t"].retention_seconds == 1.0
-
-
-ENDLESS = str(2**63 - 1)
-
-
-BEFORE, AFTER, BOTH = (f"message.timestamp.{side}.max.ms" for side in ("before", "after", "difference"))
-
-
-@pytest.mark.parametrize(
-    ("values", "bounds"),
-    [
-        ({}, (None, None)),
-        ({BOTH: "5000"}, (5.0, 5.0)),
-        ({BOTH: ENDLESS}, (math.inf, math.inf)),
-        ({BEFORE: ENDLESS, AFTER: "3600000"}, (math.inf, 3600.0)),
-        ({BEFORE: "1000", AFTER: ENDLESS, BOTH: "5000"}, (1.0, 5.0)),
-        ({"message.timestamp.type": "LogAppendTime", AFTER: "1000"}, (None, None)),
-    ],
-)
-def test_bounds_are_those_in_force(values: Mapping[str, str], bounds: tuple[float | None, float | None]) -> None:
-    """One for both sides up to 3.5, one for each from 3.6, where that for both fills in; none with LogAppendTime."""
-    config = config_of(values)
-    assert (config.timestamp_before_max_seconds, config.timestamp_after_max_seconds) == bounds
