@@ -50,7 +50,7 @@ bench-scale: $(READY)  ## print what it costs with 100,000 partitions of a fake 
 bench-outage: $(READY) java  ## print what a poll takes with one of three brokers gone, and what outages and kills do to exporters
 	$(BIN)/python -m tests.bench.outage $(ARGS)
 
-bench-kills: $(READY) java  ## count torn files, duplicate rows and lost seconds when serve and rollup are killed, and on full disks
+bench-kills: $(READY) java  ## count torn files, duplicate rows and lost seconds when serve and rollup are killed
 	$(BIN)/python -m tests.bench.kills $(ARGS)
 
 bench-audit: $(READY)  ## print what an audit costs on a fake cluster (needs Go); ARGS="--fleets 5" for how right the first day is

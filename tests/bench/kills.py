@@ -1,10 +1,9 @@
-"""What kills and a full disk cost: ``make bench-kills ARGS="--serve 60 --rollup 5"``.
+"""What kills cost: ``make bench-kills ARGS="--serve 60 --rollup 5"``.
 
 ``serve`` polls a real broker that is written to all the time, and is killed (SIGKILL) at random moments, half of them
 inside the write of a file; the next one starts over the same history. ``rollup`` is killed while it takes history in;
-the tables after a plain run are held against those of a run that nobody disturbed. A disk that is full is a small
-tmpfs, where this user may mount one. Prints what is torn, written twice and lost, and ends with 1 where it is more than
-the open interval.
+the tables after a plain run are held against those of a run that nobody disturbed. Prints what is torn, written twice
+and lost, and ends with 1 where it is more than the open interval.
 """
 
 from __future__ import annotations
@@ -40,14 +39,12 @@ from tests.integration.serving import Exporter, rows_of
 from tests.programs import as_options
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
-from tests.tables import Rows
 from tests.waiting import until
 from tests.workbench import Workbench
 
 TOPIC, PARTITIONS = "written", 4
 WINDOW_SECONDS = 5.0
 _SETTINGS = {"TOPIC_LIVENESS_HISTORY__WINDOW": f"{WINDOW_SECONDS:g}s", "TOPIC_LIVENESS_LOG__LEVEL": "warning"}
-_FAILED = "topic_liveness_history_write_failures_total"
 _DAYS = 14
 
 
@@ -138,46 +135,6 @@ def spooled(history: Path) -> Spooled:
     return Spooled(len(files), torn, len(keys), double, gaps)
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
-    """A file system of that size. Raises CalledProcessError where this user may not mount one."""
-    folder.mkdir(parents=True)
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", folder], check=True, capture_output=True
-    )
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
-
-
-@contextlib.contextmanager
-def full(folder: Path) -> Iterator[None]:
-    """While this lasts the file system of a folder has no room left."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(2**16))
-    try:
-        yield
-    finally:
-        filler.unlink()
-
-
-def fill_serve(bootstrap: str, folder: Path) -> Spooled:
-    """Fill the disk under an exporter for several intervals, and let it end well."""
-    with small_disk(folder / "history", 8), Exporter(folder, bootstrap, **_SETTINGS) as exporter:
-        await_polls(exporter, 3)
-        with full(exporter.history):
-            until(
-                lambda: sum(one.value for one in exporter.samples() if one.name == _FAILED) >= 3, "failed writes", 120
-            )
-        polled = exporter.value("topic_liveness_polls_total", outcome="ok") or 0
-        await_polls(exporter, int(polled) + 3)
-        assert exporter.end() == 0
-        return spooled(exporter.history)
-
-
 class Rollups:
     """A history, and the tables that a rollup makes of it when nobody disturbs it."""
 
@@ -240,57 +197,28 @@ class Rollups:
         return sum(found[name] == rows for name, rows in self._whole.items())
 
 
-def kill_rollups(folder: Path, kills: int, drawn: random.Random) -> tuple[int, int | None]:
-    """Kill rollups of one history while they take it in, and fill the disk under another; then run each to its end.
-
-    Returns how many tables of both are equal then; None where no small file system can be mounted.
-    """
+def kill_rollups(folder: Path, kills: int, drawn: random.Random) -> int:
+    """Kill rollups while they take a history in, then run one to its end; return how many tables are equal then."""
     rollups = Rollups(folder)
     killed = rollups.copy("killed")
     for number in range(kills):
         rollups.kill(killed, drawn.uniform(0.0, rollups.ingest_seconds))
         say(f"  {number + 1} kills of rollup")
     rollups.run(killed)
-    after_kills = rollups.equal(killed)
-    try:
-        with small_disk(folder / "full", 64) as filled:
-            rollups.copy("full")
-            with full(filled):
-                stopped = rollups.start(filled)
-                stopped.communicate(timeout=900)
-                assert stopped.returncode, "a rollup on a full disk fails"
-                assert not (filled / "published" / "current.json").exists(), "and publishes nothing"
-            rollups.run(filled)
-            return after_kills, rollups.equal(filled)
-    except subprocess.CalledProcessError as error:
-        if "mount" not in error.cmd:
-            raise
-        return after_kills, None
+    return rollups.equal(killed)
 
 
-def kill_and_fill_serve(kills: int, drawn: random.Random) -> bool:
-    """Print what kills and a full disk cost ``serve``; return whether it is no more than the open interval."""
-    rows: Rows = [
-        ("serve", "kills", "inside a write", "files", "torn", "windows", "twice", "gaps", "lost at most, median")
-    ]
-
-    def row(name: str, spool: Spooled, *cells: str, lost: str = "") -> tuple[str, ...]:
-        counts = (spool.files, spool.torn, spool.windows, spool.double, spool.gaps)
-        return (name, *(cells or ("", "")), *map(str, counts), lost)
-
+def show_kills_of_serve(kills: int, drawn: random.Random) -> bool:
+    """Print what kills cost ``serve``; return whether it is no more than the open interval."""
     with tempfile.TemporaryDirectory() as name, real_broker() as broker:
         Workbench(broker.bootstrap).create(TOPIC, PARTITIONS)
         with Writer(broker.bootstrap, TOPIC, PARTITIONS):
-            (killed := Path(name, "killed")).mkdir()
-            inside, lost, spool = kill_serve(broker.bootstrap, killed, kills, drawn)
-            seconds = f"{max(lost, default=0):.1f} s, {statistics.median(lost or [0]):.1f} s"
-            rows.append(row("killed", spool, str(kills), str(inside), lost=seconds))
-            try:
-                rows.append(row("full disk", fill_serve(broker.bootstrap, Path(name, "full"))))
-            except subprocess.CalledProcessError as error:
-                say(f"serve, full disk: not measured, {error}")
-    show("Kills of serve", rows)
-    return max(lost, default=0) <= 2 * WINDOW_SECONDS and not spool.torn + spool.double
+            inside, lost, spool = kill_serve(broker.bootstrap, Path(name), kills, drawn)
+    seconds = f"{max(lost):.1f} s, {statistics.median(lost):.1f} s"
+    counts = (kills, inside, spool.files, spool.torn, spool.windows, spool.double, spool.gaps)
+    heads = ("kills", "inside a write", "files", "torn", "windows", "twice", "gaps", "lost at most, median")
+    show("Kills of serve", [heads, (*map(str, counts), seconds)])
+    return max(lost) <= 2 * WINDOW_SECONDS and not spool.torn + spool.double
 
 
 def main() -> int:
@@ -301,13 +229,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=17, help="of the moments")
     given = parser.parse_args()
     drawn = random.Random(given.seed)
-    good = not given.serve or kill_and_fill_serve(given.serve, drawn)
+    good = not given.serve or show_kills_of_serve(given.serve, drawn)
     if given.rollup:
         with tempfile.TemporaryDirectory() as name:
-            killed, filled = kill_rollups(Path(name), given.rollup, drawn)
-        on_full = "not measured, no file system can be mounted here" if filled is None else f"{filled} equal"
-        print(f"\nrollup, of {len(SCHEMAS)} tables: {killed} equal after {given.rollup} kills; full disk: {on_full}")
-        good = good and {killed, filled} <= {len(SCHEMAS), None}
+            equal = kill_rollups(Path(name), given.rollup, drawn)
+        print(f"\nrollup, of {len(SCHEMAS)} tables: {equal} equal after {given.rollup} kills")
+        good = good and equal == len(SCHEMAS)
     return 0 if good else 1
 
 
