@@ -66,13 +66,6 @@ def test_jobs_run_one_at_a_time_where_the_volume_is(verb: str) -> None:
     assert near["labelSelector"]["matchLabels"].items() <= labels.items()
 
 
-def test_a_job_without_history_is_refused() -> None:
-    """Without persistence the jobs could read nothing: the message says what to set."""
-    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", "persistence.enabled=false")
-    assert run.returncode != 0
-    assert "Set persistence.enabled=true, or rollup.enabled=false" in run.stderr
-
-
 def test_the_report_is_sent_with_secrets_that_only_its_pods_have() -> None:
     """`--deliver`, and the files that the configuration names, in a mount of the secret; nothing of it elsewhere."""
     pod = pod_of(one("delivery", "CronJob", "-report"))
@@ -84,13 +77,6 @@ def test_the_report_is_sent_with_secrets_that_only_its_pods_have() -> None:
     assert {"name": "delivery", "secret": secret} in pod["volumes"]
     others = [manifest for (_, name), manifest in rendered("delivery").items() if not name.endswith("-report")]
     assert "topic-liveness-delivery" not in yaml.safe_dump_all(others)
-
-
-def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
-    """The message says what to set."""
-    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", "delivery.enabled=true")
-    assert run.returncode != 0
-    assert "delivery.enabled needs config.delivery.recipients" in run.stderr
 
 
 def test_history_in_object_storage_needs_no_volume_and_no_node() -> None:
@@ -131,11 +117,6 @@ def test_the_spark_operator_runs_the_rollup_by_the_configuration() -> None:
         template["driver"]["serviceAccount"] == "spark-operator-spark" and "serviceAccount" not in template["executor"]
     )
     assert template["executor"]["instances"] == 4 and template["timeToLiveSeconds"] == 86400
-    for setting, message in (
-        ("rollup.sparkOperator.enabled=true", "sparkOperator.image must name an image"),
-        ("rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=x", "needs ReadWriteMany"),
-    ):
-        assert message in helm("template", CHART, "--kube-version", KUBERNETES, "--set", setting).stderr
 
 
 def notes(values: str, folder: Path, release: str = "liveness") -> str:
@@ -173,12 +154,3 @@ def test_names_of_jobs_leave_room_for_what_is_appended_to_them(values: str, leng
     whole = f"{release}-topic-liveness-exporter"[:52].rstrip("-")
     claims = {name for kind, name in made if kind == "PersistentVolumeClaim"}
     assert claims == ({whole} if values == "minimal" else set()), "the volume keeps its name"
-
-
-def test_a_first_run_without_the_operator_is_a_job(tmp_path: Path) -> None:
-    """The notes start a job of each CronJob by its name."""
-    text = notes("minimal", tmp_path)
-    started = re.findall(r"create job first-(\w+) \\\n +--from=cronjob/(\S+)", text)
-    names = {name.replace("release-", "liveness-", 1) for kind, name in rendered("minimal") if kind == "CronJob"}
-    assert {name for _, name in started} == names and {verb for verb, _ in started} == {"rollup", "report"}
-    assert "Spark operator" not in text

@@ -12,11 +12,9 @@ from dashboards.publish import runbook_link
 from tests.chart.rendering import (
     CHART,
     CRDS,
-    KUBERNETES,
     ROOT,
     Manifest,
     alerts,
-    helm,
     one,
     ours,
     pod_of,
@@ -136,14 +134,6 @@ def test_dashboards_reach_the_sidecar_as_they_are(path: Path) -> None:
     built = json.loads(path.read_text(encoding="utf-8"))
     built["links"].insert(0, runbook_link("https://docs.example.org/topic-liveness/runbook.html"))
     assert dashboard == built
-
-
-def test_an_unknown_alert_is_refused() -> None:
-    """The message names the alert, and those that there are."""
-    unknown = "prometheusRule.rules.TopicLivenessTopicDeath.enabled=false"
-    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", f"prometheusRule.enabled=true,{unknown}")
-    assert 'no alert is named "TopicLivenessTopicDeath"; the alerts are' in run.stderr
-    assert "TopicLivenessTopicDead, TopicLivenessTopicSuspect, TopicLivenessTopicsHeld" in run.stderr
 
 
 def test_a_pod_is_scraped_with_tls_and_a_password_from_another_namespace() -> None:

@@ -69,6 +69,14 @@ from tests.programs import program
         ("image.digest=sha256:12", "digest"),
         ("podMonitor.targetLabels[0]=team", "podMonitor"),
         ("env[0].name=KAFKA_PASSWORD", "env"),
+        ("persistence.enabled=false", "Set persistence.enabled=true, or rollup.enabled=false"),
+        ("delivery.enabled=true", "delivery.enabled needs config.delivery.recipients"),
+        ("rollup.sparkOperator.enabled=true", "sparkOperator.image must name an image"),
+        ("rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=x", "needs ReadWriteMany"),
+        (
+            "prometheusRule.enabled=true,prometheusRule.rules.TopicLivenessTopicDeath.enabled=false",
+            'no alert is named "TopicLivenessTopicDeath"; the alerts are ',
+        ),
     ],
 )
 def test_a_slip_of_the_pen_is_refused(setting: str, place: str) -> None:
