@@ -7,17 +7,16 @@ from pathlib import Path
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.domain.polls.readings import PollFailure, TopicPartition
+from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.replicas.comparison import Comparison, ReplicaReading
+from exporter.domain.replicas.comparison import Comparison
 from exporter.factory.clusters import make_replica_watches
 from exporter.factory.sources import make_poll_source
 from exporter.settings.schema import Settings
 from tests.demo.broker import java_properties
 from tests.demo.lifeline import Lifeline
 from tests.integration.kafka_tools import small_java
-from tests.unit.readings import Replica, replica_readings
-from tests.views import readings_of
+from tests.unit.readings import Replica
 from tests.waiting import until
 
 ONE = ("replication.factor", "checkpoints.topic.replication.factor", "heartbeats.topic.replication.factor")
@@ -105,21 +104,14 @@ class PairTest:
         assert not [outcome for outcome in outcomes if isinstance(outcome, PollFailure)], outcomes
         return {outcome.cluster: outcome for outcome in outcomes if isinstance(outcome, Snapshot)}
 
-    def end(self, topic: str) -> int | None:
-        """Poll the source, and return where partition 0 of a topic ends."""
-        return readings_of(self.poll()["east"])[TopicPartition(topic, 0)].latest
-
-    def compare(self) -> Comparison:
-        self.poll()
-        return self._found[-1]
-
-    def reading(self, topic: str, partition: int = 0) -> ReplicaReading:
-        """Poll both, and return what is learnt of one partition of a topic's replica."""
-        return replica_readings(self.compare().table)[copy(topic, partition)]
-
     def until(self, true: Callable[[Comparison], bool], seconds: float = 120.0) -> Comparison:
         """Compare until something is so, and return that comparison."""
-        until(lambda: true(self.compare()), "the comparison", seconds)
+
+        def compared() -> bool:
+            self.poll()
+            return true(self._found[-1])
+
+        until(compared, "the comparison", seconds)
         return self._found[-1]
 
 

@@ -7,15 +7,13 @@ import random
 import time
 from collections import Counter
 
-import pytest
-
 from exporter.backfill.cutoff import Request
 from exporter.clock import SystemClock
 from exporter.domain.history.rows import Window
 from tests.backfill_rows import Run, run_backfill
 from tests.demo.broker import Broker
 from tests.integration.watch import Watch
-from tests.workbench import EVERLASTING, Workbench
+from tests.workbench import Workbench
 
 HOUR = 3600
 WEEKS = 4
@@ -88,13 +86,3 @@ def test_four_weeks_come_back_hour_by_hour(broker: Broker, workbench: Workbench)
     assert {row.latest_offset for row in inventory} == {len(times) for times in written}
     whole = (WEEKS + 1) * 168
     assert result.lookups["by-time"] < 0.6 * whole * len(KINDS), "quiet hours are not asked for"
-
-
-def test_log_append_time_puts_records_where_they_were_written(broker: Broker, workbench: Workbench) -> None:
-    """With LogAppendTime a back-dated record belongs to the hour in which the broker took it."""
-    workbench.create("honest", config={**EVERLASTING, "message.timestamp.type": "LogAppendTime"})
-    began = time.time()
-    workbench.write([("honest", 0, NOW - 50 * HOUR)] * 3)
-    windows, *_ = run(Watch(broker.bootstrap, ["honest"]))
-    assert sum(w.records or 0 for w in windows) == 3
-    assert windows[0].first_advance == pytest.approx(began, abs=30)

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.domain.polls.readings import Reason, State, TopicPartition
-from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from tests.integration.watch import Watch, seen, watching
+from exporter.domain.polls.readings import Reason, State
+from tests.integration.watch import Watch, seen
 from tests.scripted import Answering, ListedOffset, ScriptedBroker
 from tests.views import readings_of
 
@@ -93,40 +91,3 @@ def test_impossible_timestamps_are_no_timestamps() -> None:
     """Below -1 there is no time; the last 64-bit millisecond is none that a look-up by time could prove."""
     assert poll(wrong_for_partition_1(timestamp=-9))[1][:4] == (State.PENDING, 5, 10, None)
     assert poll(wrong_for_partition_1(timestamp=LARGEST))[1] == (State.UNREADABLE, 5, 10, None, Reason.HIDDEN)
-
-
-NAMES = [
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-",
-    "n" * 249,
-    "a.b",
-    "a_b",
-    "...",
-    "-",
-    "__not_internal_by_its_name",
-    'quote"brace}comma,=\\n',
-    "ünïcödé",
-]
-"""Every legal character, the longest name, two that Kafka's own metrics take for one, and some that Kafka refuses."""
-
-
-def test_every_topic_keeps_its_own_series_whatever_its_name() -> None:
-    """What is parsed from the exposition has each name as it is, with the offset of that topic."""
-    ends = {name: 100 + number for number, name in enumerate(NAMES)}
-
-    def answering(target: int, keys: Sequence[tuple[str, int]]) -> list[ListedOffset]:
-        return [each._replace(offset=ends[each.topic]) if target == LATEST else each for each in well(target, keys)]
-
-    monitor = watching(partition_switches=DEFAULT_PARTITION_SWITCHES)
-    with ScriptedBroker(dict.fromkeys(NAMES, 1), answering) as broker:
-        watch = Watch(broker.bootstrap, [".*"], timeout=5.0, sinks=[monitor])
-        snapshot = watch.poll()
-        watch.source.close()
-    visible = {name for name in NAMES if not name.startswith("__")}
-    assert set(readings_of(snapshot)) == {TopicPartition(name, 0) for name in visible}
-    shown = {
-        sample.labels["topic"]: sample.value
-        for family in text_string_to_metric_families(monitor.metrics().decode())
-        for sample in family.samples
-        if sample.name == "kafka_topic_partition_current_offset"
-    }
-    assert shown == {name: ends[name] for name in visible}

@@ -1,4 +1,4 @@
-"""The broker of the tests does not outlive its owner, and says which Java it needs."""
+"""The broker of the tests says which Java it needs."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 import signal
@@ -232,20 +231,6 @@ def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, logged_war
     folder = Path(f"/proc/{client.process.pid}")
     assert secret not in (folder / "cmdline").read_text() + (folder / "environ").read_text(errors="replace")
     assert secret not in "\n".join([*logged_warnings(), failed.value.detail])
-    client.process.close()
-
-
-def test_its_log_is_the_exporters(caplog: pytest.LogCaptureFixture) -> None:
-    """A line of librdkafka's comes out by the logger that it would come by in one process, from the same level on."""
-    caplog.set_level(logging.DEBUG, "exporter")
-    client = Client(NOBODY)
-    assert client.poll() == 0
-
-    def logged() -> set[tuple[str, int]]:
-        lines = [each for each in caplog.records if each.getMessage().startswith("librdkafka: FAIL")]
-        return {(each.name, each.levelno) for each in lines}
-
-    until(lambda: logged() == {("exporter.kafka.client", logging.DEBUG)}, "its lines arrive")
     client.process.close()
 
 

@@ -294,21 +294,6 @@ def command(folder: Path, tmp_path: Path, url: Path) -> Callable[..., subprocess
     return start
 
 
-def test_the_command_sends_the_last_report_and_its_code_says_who_has_it(
-    command: Callable[..., subprocess.Popen[str]], hook: Hook, url: Path
-) -> None:
-    """1 and the reason where somebody does not, then 0, and nothing twice."""
-    hook.answers = [(403, {}, "invalid_token")]
-    first = command("deliver")
-    out, err = first.communicate(timeout=60)
-    assert (first.returncode, out) == (ExitCode.FOUND, f"delivered to {url} (team-a)\n")
-    assert f"not delivered to {url}: " in err and "Error: 1 not delivered" in err and SECRET not in err
-    second = command("deliver")
-    out, _ = second.communicate(timeout=60)
-    assert (second.returncode, out) == (0, f"delivered to {url}\n1 delivered before, not sent again\n")
-    assert len(hook.bodies) == 3
-
-
 def test_a_signal_ends_it_after_the_message_that_is_being_sent(
     command: Callable[..., subprocess.Popen[str]], hook: Hook, url: Path
 ) -> None:

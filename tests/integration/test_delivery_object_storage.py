@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.delivery.send import DeliveryError, has_reached_all, read_report
+from exporter.delivery.send import has_reached_all
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
 from tests.integration.receiving import Hook, http_server, write_report
@@ -62,18 +62,3 @@ def test_the_last_report_is_sent_once_and_its_record_lies_beside_it(
     assert Expectations(server.location("sent")).find_report_time(has_reached_all) is not None
     named = call("deliver", "--config", str(config), "--report", "s3://history/sent/published/reports/2026-02-24")
     assert named.returncode == 0 and len(hook.bodies) == 3, named.stderr
-
-
-def test_storage_that_is_gone_sends_nothing(server: S3Server, config: Path, hook: Hook, call: Call) -> None:
-    """One line names what cannot be read or written, and the cause; afterwards it goes on."""
-    write_report(server.folder_of("sent") / "published" / "reports" / "2026-03-17")
-    folder = server.location("sent") / "published" / "reports" / "2026-03-17"
-    server.kill()
-    with pytest.raises(DeliveryError, match=r"liveness\.json cannot be read: the storage does not answer"):
-        read_report(folder)
-    server.start("--readonly")
-    refused = call("deliver", "--config", str(config))
-    assert refused.returncode == 2, refused.stdout
-    assert "deliveries.json cannot be written: the storage refuses access" in refused.stderr
-    assert refused.stderr.count("\n") == 1 and hook.bodies == []
-    server.restart()

@@ -6,15 +6,12 @@ import math
 import time
 
 from exporter.clock import SystemClock
-from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import END_OF_TIME, Reason, State, TopicPartition
-from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import METADATA_SECONDS
 from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.times import led, objects
-from tests.unit.readings import ManualClock
 from tests.views import readings_of
 
 
@@ -78,26 +75,6 @@ def test_deleting_records_takes_the_newest_time_with_them(kafka: Kafka) -> None:
     # Brokers 3.0 to 3.7 return the last offset of its batch (KAFKA-16310), where another record is left.
     assert reading.newest == DAY_AGO + 100
     assert advanced(reading.activity) == (0, False)
-
-
-def test_records_from_before_1970_have_no_timestamp(kafka: Kafka) -> None:
-    """Brokers from 3.9 on answer with no record: the partition is pending for five minutes, as if one were to come."""
-    kafka.create("ancient")
-    kafka.write_keyed(TopicPartition("ancient", 0), [(b"a", -86_400.0), (b"b", -3_600.0)])
-    clock = ManualClock(time.time())
-    source = KafkaSource({"bootstrap.servers": kafka.bootstrap}, clock=SystemClock(), include=["ancient"])
-    poller = Poller("test", source, [], clock)
-    seen = []
-    for later in (0.0, 30.0, 300.0):
-        clock.time += later
-        snapshot = poller.poll()
-        assert isinstance(snapshot, Snapshot)
-        seen.append(readings_of(snapshot)[TopicPartition("ancient", 0)])
-    source.close()
-    first = State.PENDING if kafka.number >= (3, 9) else State.NO_TIMESTAMP
-    if kafka.knows_max_timestamp:
-        assert [reading.state for reading in seen] == [first, first, State.NO_TIMESTAMP]
-    assert {(reading.latest, reading.newest) for reading in seen} == {(2, None)}
 
 
 def test_with_the_metadata_of_a_running_exporter_a_topic_made_again_is_noticed_within_a_minute(kafka: Kafka) -> None:

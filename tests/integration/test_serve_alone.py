@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import re
-import resource
 import signal
 import socket
 import time
@@ -145,20 +144,6 @@ def test_a_flood_costs_neither_the_log_nor_scrapes(exporter: Exporter) -> None:
     lines = [line for line in logged.splitlines() if "exporter.state" not in line and AGAIN not in line]
     assert len(lines) <= 1, "what is no request ends its connection"
     until(lambda: descriptors(exporter) <= before + 20, "connections that are closed")
-
-
-def test_without_a_descriptor_left_it_waits_and_goes_on(exporter: Exporter) -> None:
-    """A process that may open fewer files than there are connections says so once, and serves when they are over."""
-    before = resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, (descriptors(exporter) + 128, before[1]))
-    warning = "socket.accept() out of system resource"
-    for opened in flood(exporter, AT_ONCE):
-        if opened == AT_ONCE:
-            until(lambda: warning in exporter.log.read_text(), "no descriptor left")
-    until(lambda: exporter.metrics() != "", "a scrape after the flood")
-    logged = exporter.log.read_text()
-    assert len([line for line in logged.splitlines() if warning in line and AGAIN not in line]) == 1
-    resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, before)
 
 
 def test_a_signal_that_another_thread_gets_ends_the_exporter_in_order(exporter: Exporter) -> None:

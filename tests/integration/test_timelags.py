@@ -15,7 +15,7 @@ from tests.groups import GroupPartition, TimeLag, groups_of
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import holds, measuring, read
 from tests.integration.sweeping import Swept, commit
-from tests.workbench import EVERLASTING, Workbench
+from tests.workbench import Workbench
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -92,18 +92,6 @@ def test_every_kind_of_log(workbench: Workbench, exporter: Swept, name: str) -> 
             holds(log, group.partitions[TopicPartition(f"{name}-{kind}", 0)], group.read_at)
     again = exporter.sweep()
     assert "by-time" not in again.lookups, "what has not moved is asked for again"
-
-
-def test_stamped_by_the_broker(workbench: Workbench, exporter: Swept, name: str) -> None:
-    """With LogAppendTime, where a batch has one timestamp, every unread record has that of its batch."""
-    workbench.create(name, config={**EVERLASTING, "message.timestamp.type": "LogAppendTime"})
-    for _ in range(3):
-        write(workbench, name, [0.0] * 100)
-    for offset in (0, 50, 150, 299):
-        commit(workbench.bootstrap, f"{name}-{offset}", {name: offset})
-    log, sweep = read(workbench, name), exporter.sweep()
-    for group in groups_of(sweep).values():
-        holds(log, group.partitions[TopicPartition(name, 0)], group.read_at)
 
 
 def test_transactions(workbench: Workbench, exporter: Swept, name: str) -> None:

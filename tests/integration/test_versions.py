@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 
 import pytest
@@ -15,7 +14,7 @@ from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen, watching
 from tests.lookup_answers import Answer
-from tests.times import first_since, tier_of
+from tests.times import tier_of
 from tests.views import readings_of
 from tests.workbench import QUIET
 
@@ -56,37 +55,6 @@ def test_records_without_a_time_have_none_and_hide_no_later_one(kafka: Kafka) ->
     # Each alone: what one of them proves of the broker would count for the other.
     assert seen(Watch(kafka.bootstrap, ["timeless"]).reading("timeless")) == (State.NO_TIMESTAMP, 0, 2, None)
     assert seen(Watch(kafka.bootstrap, ["half-timeless"]).reading("half-timeless")) == kafka.observed(0, 3, DAY_AGO)
-
-
-def test_a_format_from_before_times_has_none(kafka: Kafka) -> None:
-    """Error 43: a topic kept in the format of 0.9 has offsets and advances; 3.0 ended that format (KIP-724)."""
-    if kafka.number >= (3, 0):
-        kafka.create("formatted", config={**kafka.everlasting})
-        kafka.write([("formatted", 0, DAY_AGO)])
-        assert seen(Watch(kafka.bootstrap, ["formatted"]).reading("formatted")) == kafka.observed(0, 1, DAY_AGO)
-        return
-    kafka.create("formatted", config={**kafka.everlasting, "message.format.version": "0.9.0"})
-    kafka.write([("formatted", 0, DAY_AGO)] * 2, b"x", **{"enable.idempotence": "false"})
-    watch = Watch(kafka.bootstrap, ["formatted"])
-    reading = watch.reading("formatted")
-    assert (reading.reason, *seen(reading)) == (None, State.NO_TIMESTAMP, 0, 2, None)
-    found = first_since(watch.source, TopicPartition("formatted", 0), DAY_AGO)
-    assert found.reason is Reason.UNSUPPORTED_FORMAT
-    kafka.write([("formatted", 0, DAY_AGO)], b"x", **{"enable.idempotence": "false"})
-    assert advanced(watch.reading("formatted").activity) == (1, False)
-
-
-def test_how_far_ahead_a_record_may_be_is_the_topics_own_setting(kafka: Kafka) -> None:
-    """By default 4.x refuses more than an hour (INVALID_TIMESTAMP); older ones take it, and it is shown as future."""
-    kafka.create("tomorrow", config={"retention.ms": "-1"})
-    tomorrow = float(round(time.time())) + 86400
-    if kafka.number >= (4, 0):
-        with pytest.raises(AssertionError, match=r"out of acceptable range|INVALID_TIMESTAMP|nvalid timestamp"):
-            kafka.write([("tomorrow", 0, tomorrow)])
-        assert seen(Watch(kafka.bootstrap, ["tomorrow"]).reading("tomorrow")) == (State.NEVER_WRITTEN, 0, 0, None)
-        return
-    kafka.write([("tomorrow", 0, tomorrow)])
-    assert seen(Watch(kafka.bootstrap, ["tomorrow"]).reading("tomorrow")) == (State.FUTURE, 0, 1, tomorrow)
 
 
 def test_what_a_broker_is_too_old_for_is_a_reason_of_the_tiers(kafka: Kafka) -> None:
