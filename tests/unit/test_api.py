@@ -56,7 +56,7 @@ def items(client: httpx.Client, path: str, **given: Any) -> list[dict[str, Any]]
 def test_every_answer_is_as_the_document_says(operation: str, server: WebServer) -> None:
     """Whatever is asked, well or badly: a status code, content type and body that the OpenAPI document allows."""
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
     @given(OPERATIONS[operation].as_strategy())
     def ask(case: Any) -> None:
         case.call_and_validate(base_url=f"http://{server.address}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,7 +20,6 @@ from exporter.domain.judging.audit import (
     Liveness,
     classify,
     find_copies,
-    find_doubts,
     mirror_aliases,
     order_by_urgency,
     spare_earlier_silences,
@@ -139,21 +137,6 @@ def test_the_summary_counts_bytes_deaths_and_what_is_unknown() -> None:
     assert summarise(rows, classify(rows, NOW)) == "2 of 2 topics are abandoned (at least 1.0 GiB)"
 
 
-@pytest.mark.parametrize(
-    ("newest", "doubt"),
-    [
-        (NOW + 30, Doubt.NONE),
-        (NOW / 1000, Doubt.SECONDS),
-        (1000.0, Doubt.IMPLAUSIBLE),
-        (NOW * 1000, Doubt.AHEAD),
-        (np.nan, Doubt.NONE),
-    ],
-)
-def test_implausible_times_are_told_apart(newest: float, doubt: Doubt) -> None:
-    """Seconds and microseconds in place of milliseconds are recognised by their size."""
-    assert find_doubts(np.array([newest]), NOW, 60.0).tolist() == [DOUBT_CODES[doubt]]
-
-
 def test_copies_are_known_by_the_topics_that_mirrormaker_keeps() -> None:
     """The alias of its heartbeats or checkpoints marks the topics that it copies."""
     names = ["west.heartbeats", "west.orders", "eastern.orders", "north.checkpoints.internal", "north.a", "heartbeats"]
@@ -178,21 +161,6 @@ def audit_of(*rows: dict[str, Any]) -> Audit:
     made = topics(*rows)
     codes = classify(made, NOW)
     return Audit(made, codes, order_by_urgency(made, codes), NOW, ["cluster east is not read: no answer"])
-
-
-def test_json_has_one_record_a_topic_and_null_for_what_is_unknown() -> None:
-    """Unknown values are null, never a number."""
-    unknown = {"bytes": np.nan, "longest_silence": np.nan, "readers": None, "retention": np.inf}
-    found = json.loads(write_as(audit_of(unknown, {"topic": "b"}), "json"))
-    assert found["summary"].startswith("2 of 2 topics are abandoned (at least 1.0 GiB); 1 of these may hold state (")
-    assert found["counts"]["abandoned"] == 2 and found["problems"] == ["cluster east is not read: no answer"]
-    first, second = found["topics"]
-    assert first["topic"] == "b"
-    nulls = {"bytes", "copy_of", "longest_silence_seconds", "owner", "readers", "retention_seconds", "why_unknown"}
-    assert {name for name, value in second.items() if value is None} == nulls
-    assert second["kept_for_ever"] is True
-    nothing = replace(audit_of({}), shown=np.zeros(0, np.intp))
-    assert json.loads(write_as(nothing, "json"))["topics"] == []
 
 
 def test_a_table_shows_evidence_where_that_is_asked_and_a_page_escapes_cells() -> None:

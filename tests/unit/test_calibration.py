@@ -22,7 +22,6 @@ from exporter.domain.scoring.calibration import (
     poisson_interval,
 )
 from exporter.domain.scoring.thresholds import SHIPPED, fit
-from tests.bench.detection.prior import FLAT
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0
 NOW = 2900
@@ -253,13 +252,3 @@ def test_the_documentation_gives_the_shipped_prior_and_its_thresholds() -> None:
     assert f"{1000 * SHIPPED.rate:.0f} unusual silences in 1,000 topic-weeks" in page
     assert f"Beta(1, {SHIPPED.pauses:g})" in page
     assert f"ln scale ~ N(ln {SHIPPED.scale:g}, {SHIPPED.scale_spread:g})" in page
-
-
-@pytest.mark.parametrize("scale", [0.3, 0.6])
-def test_without_a_prior_the_mixture_finds_what_a_set_was_drawn_from(scale: float) -> None:
-    """Scale and share of 4,000 silences, a fifth of them outages."""
-    rng = np.random.default_rng(4)
-    pauses, outages = rng.exponential(scale, 3200), rng.exponential(4.0, 800)
-    found = fit(2.0 + np.concatenate([pauses, outages]), 100_000, FLAT)
-    assert found.scale == pytest.approx(scale, rel=0.15)
-    assert found.share == pytest.approx(0.2, abs=0.05)

@@ -13,7 +13,6 @@ from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState, NoTimeLag
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
-from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
@@ -157,21 +156,6 @@ def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monk
 
     monkeypatch.setattr(cluster, "read_committed", meanwhile)
     assert [groups_of(watch.sweep())["g"].partitions[A].lost for _ in range(2)] == [0, 20]
-
-
-@pytest.mark.parametrize(
-    ("start", "committed", "near"),
-    [(0, 0, True), (0, 10, True), (0, 11, False), (50, 55, True), (50, 56, False), (50, 40, True), (100, 100, False)],
-)
-def test_a_group_is_near_the_log_start_within_the_oldest_tenth(
-    cluster: Cluster, start: int, committed: int, near: bool
-) -> None:
-    """Where it has something to read, or has lost it; rows are those of the layout asked for, which may lack some."""
-    cluster.offsets = {"g": {A: committed, B: 0}, "h": {A: committed}}
-    watch = watch_of(cluster, TableSource({A: (start, 100, None), B: (0, 100, None)}))
-    watch.sweep()
-    layout = Layout.build({"0": [0], "a": [0]})
-    assert watch.near_log_start(layout).tolist() == ([1] if near else [])
 
 
 def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster) -> None:

@@ -19,7 +19,6 @@ from exporter.cli import run
 from exporter.doctor import cluster, host
 from exporter.doctor.examination import examine, exit_code
 from exporter.doctor.findings import Finding, Severity, call_within, write
-from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.settings.load import Override, load_settings
 from exporter.settings.schema import Settings
@@ -29,8 +28,6 @@ from tests.unit.readings import ManualClock
 from tests.views import Activity, Reading
 
 NOW = 1_772_539_200.0
-BCRYPT = "$2b$04$" + 53 * "a"
-"""The hash of a password that nobody knows."""
 
 
 STILL = ManualClock(NOW)
@@ -187,21 +184,6 @@ def test_what_could_not_be_read_has_the_words_of_the_log() -> None:
     del readings[TopicPartition("a", 0)]
     [well] = polled()
     assert (well.severity, well.what) == (Severity.OK, "1 partition read in 0.1 s")
-
-
-def test_a_topic_that_is_named_but_may_not_be_described_is_an_error() -> None:
-    """With the right to grant, which is added to the advice on what else cannot be read."""
-    readings = {TopicPartition("a", 0): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW)}
-    topics = {"a": TopicInfo("id-1"), "hidden": TopicInfo(None, reason=Reason.UNAUTHORIZED)}
-    seen = snapshot_of(readings, topics, taken_at=NOW, max_timestamp_supported={})
-    found = list(cluster.judge_poll(cluster.PolledCluster(seen, {})))
-    [poll] = [one for one in found if one.check == "poll"]
-    assert poll.what == "unreadable: unauthorized 1 (hidden)" and poll.costs and "no verdict dead" in poll.costs
-    assert poll.fix and "poll.request_timeout" in poll.fix and "--operation Describe" in poll.fix
-    described, hidden = (one for one in found if one.check == "rights")
-    assert described.severity is Severity.OK and described.what.startswith("Describe: 1 topic selected")
-    assert hidden.severity is Severity.ERROR and hidden.fix and "--operation Describe" in hidden.fix
-    assert hidden.what == "Describe is missing on 1 topic that topics.include names: hidden"
 
 
 def test_findings_are_printed_by_cluster() -> None:

@@ -12,9 +12,9 @@ from exporter.domain.judging.current_facts import describe_verdict
 from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import TopicOverride, Verdict
+from exporter.domain.verdicts import Verdict
 from tests.judging import Judgement, facts_of, line
-from tests.unit.expectations import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
+from tests.unit.expectations import DAY, HOUR, MONDAY, WEEK, by_clock
 
 KNOWN = {
     "history_start": MONDAY - 8 * WEEK,
@@ -143,21 +143,6 @@ def test_where_nothing_is_in_force_the_line_says_so() -> None:
     assert line(None, silence, LAST + HOUR) == expected
     broken = replace(BUSY, log_spread=-1.0)
     assert line(broken, silence, LAST + HOUR).endswith("; learning: what is published of it cannot be used")
-
-
-def test_a_young_topic_says_what_it_lacks_whenever_it_last_advanced() -> None:
-    """As the rollup says it; one of an older rollup did not publish it."""
-    row = by_wall(rule="none", max_silence_seconds=None, suspect_silence_seconds=None, weeks=1, active_slots=40)
-    silence = Silence(LAST, LAST + HOUR, known=True)
-    assert line(row, silence, LAST + HOUR).startswith("learning: 1 whole week of 2 needed; silent 1 h")
-    assert line(replace(row, weeks=None), silence, LAST + HOUR).startswith("learning: too little history; silent 1 h")
-
-
-def test_the_configuration_is_named_where_it_decides() -> None:
-    """With its limit, in place of what was learned."""
-    silence, override = Silence(LAST, LAST + 3 * HOUR, known=True), TopicOverride("orders", max_silence_seconds=HOUR)
-    text = line(BUSY, silence, LAST + 3 * HOUR, override=override)
-    assert text == "silent 3 h (since Tue 2026-03-03 10:00 UTC); dead past 1 h, as the configuration says of orders"
 
 
 def test_a_stream_that_cannot_be_read_is_silent_so_long_in_the_line_and_in_json() -> None:

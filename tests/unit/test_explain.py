@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.settings.schema import Settings
-from tests.groups import Group, GroupPartition, TimeLag, sweep_of
+from tests.groups import Group, GroupPartition, sweep_of
 from tests.judging import Judgement, facts_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 
@@ -112,16 +111,6 @@ def test_a_topic_and_a_partition_are_explained_as_in_the_golden_file(
     owners = [{"topics": "orders|refunds", "owner": "team-shop"}]
     texts = [explained(tmp_path, subject, owners=owners) for subject in ("orders", "orders:2")]
     golden("explain.txt", "\n".join(texts))
-
-
-def test_the_configuration_is_named_where_it_decides() -> None:
-    """With an override the limits are those of the configuration, and only it can change that."""
-    override = TopicOverride("ord.*", max_silence_seconds=2 * HOUR)
-    lines = lines_of(silence=Silence(NOW - 4 * HOUR, NOW, known=True), expectation=office(0, 4), override=override)
-    assert "verdict       dead" in lines
-    assert "by            the configuration (overrides), for ord.*: dead past 2 h" in lines
-    assert "  - (dead since Tue 2026-03-03 10:00 UTC)" in lines
-    assert "  - the configuration: it overrides all that was learned" in lines
 
 
 @pytest.mark.parametrize(
@@ -250,19 +239,6 @@ def test_the_lag_of_a_partition_is_its_own() -> None:
         assert of_groups(sweep_of("prod", groups), 1) == [f"read by       1 consumer group: {line}"]
 
 
-def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
-    """It is the largest known time lag of these partitions; a group without lag has none."""
-    places = {
-        TopicPartition("orders", 0): GroupPartition(1, 5, time_lag=TimeLag(3 * HOUR, 60.0)),
-        TopicPartition("orders", 1): GroupPartition(1, 7, no_time_lag=NoTimeLag.UNFINISHED),
-        TopicPartition("orders", 2): GroupPartition(9, 0, time_lag=TimeLag(0.0, 0.0)),
-    }
-    sweep = sweep_of("prod", {"etl": Group(GroupState.STABLE, 1, places, frozenset({"orders"}))})
-    found = [of_groups(sweep, partition)[0].partition("etl ")[2] for partition in (None, 0, 1, 2)]
-    lags = ["lag 12, the oldest 3 h old", "lag 5, the oldest 3 h old", "lag 7", "lag 0"]
-    assert found == [f"(1 member, {lag})" for lag in lags]
-
-
 @pytest.mark.parametrize(
     ("newest", "config", "line"),
     [
@@ -360,17 +336,6 @@ def test_an_override_has_the_values_of_the_api_in_json(tmp_path: Path) -> None:
     publish(tmp_path, office(None, 4, last_advance=None))
     record = record_of(tmp_path, overrides=[LIMIT])
     assert [record[name] for name in names] == ["learning", None, None, None, None]
-
-
-def test_limits_without_a_last_advance_and_old_figures_are_null(tmp_path: Path) -> None:
-    """As the API has them, whatever a rollup published."""
-    names = ("expected_by", "suspect_from", "retired_from", "missed_slots")
-    at = datetime.fromtimestamp(NOW, UTC)
-    publish(tmp_path, office(None, 4, last_advance=None), expected_by=at, suspect_from=at, missed_slots=None)
-    assert [record_of(tmp_path)[name] for name in names] == [None] * 4
-    publish(tmp_path, office(None, 4), missed_slots=3.0)
-    assert record_of(tmp_path)["missed_slots"] == 3.0
-    assert record_of(tmp_path, expectations={"max_age": "1m"})["missed_slots"] is None
 
 
 def test_the_score_of_the_wall_clock_is_not_compared_with_limits_of_the_traffic_clock(tmp_path: Path) -> None:

@@ -52,28 +52,6 @@ def names(sweep: GroupSweep) -> set[str]:
 GROUP, TOPIC = ("consumergroup", "billing"), ("topic", "orders")
 
 
-def test_a_group_is_shown_by_partition_by_topic_and_as_a_whole() -> None:
-    """Every sample of a group that was read well, and how many groups each topic has."""
-    first, second = (GROUP, ("partition", "0"), TOPIC), (GROUP, ("partition", "1"), TOPIC)
-    assert shown(SWEEP) == {
-        ("consumergroup_current_offset", first): 40,
-        ("consumergroup_current_offset", second): 7,
-        ("consumergroup_lag", first): 5,
-        ("consumergroup_lag", second): 3,
-        ("consumergroup_lost_records", second): 2,
-        ("consumergroup_lost_records_sum", (GROUP, TOPIC)): 2,
-        ("consumergroup_current_offset_sum", (GROUP, TOPIC)): 47,
-        ("consumergroup_lag_sum", (GROUP, TOPIC)): 8,
-        ("consumergroup_members", (GROUP,)): 2,
-        ("consumergroup_state", (GROUP, ("state", "stable"))): 1,
-        ("consumergroup_assigned", (GROUP, TOPIC)): 1,
-        ("topic_consumergroups", (TOPIC,)): 1,
-        ("topic_consumergroups", (("topic", "unread"),)): 0,
-        ("topic_consumergroups_without_members", (TOPIC,)): 0,
-        ("topic_consumergroups_without_members", (("topic", "unread"),)): 0,
-    }
-
-
 def test_sums_of_what_is_not_known_or_nothing_are_left_out() -> None:
     """Of lags of which one is unknown, though the others stay; and of single lost records.
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-import numpy as np
 import pytest
 
 from exporter.cli import run
@@ -17,10 +16,9 @@ from exporter.commands.offsets import OffsetsRequest, list_to
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
 from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition
-from exporter.domain.ports import Extents
 from exporter.settings.schema import Settings
 from tests.lookup_answers import Answer
-from tests.times import answered, led
+from tests.times import answered
 from tests.unit.readings import TableSource
 
 NOON = datetime(2026, 3, 3, 12, tzinfo=UTC).timestamp()
@@ -121,22 +119,6 @@ def test_a_record_found_has_its_own_time() -> None:
     assert only_row(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON + 99, 3)]}), 0.0) == (3, NOON + 99, State.FUTURE)
 
 
-def test_positions_have_no_timestamp_and_no_reason() -> None:
-    """LATEST and EARLIEST are printed as they are, also of an empty partition."""
-    assert only_row(Logs({KEY: (2, 7, NOON)}), Spec.LATEST) == (7, None, None)
-    assert only_row(Logs({KEY: (7, 7, None)}), Spec.EARLIEST) == (7, None, None)
-    failed = Logs({KEY: (2, 7, NOON)}, failures={KEY: Answer(reason=Reason.NOT_LEADER)})
-    assert only_row(failed, Spec.EARLIEST) == (None, None, Reason.NOT_LEADER)
-
-
-def test_the_offset_of_the_largest_timestamp_is_that_of_its_record() -> None:
-    """A broker 3.0 to 3.7 returns the last offset of the batch (KAFKA-16310): the right one is looked up."""
-    source = Logs({KEY: (0, 9, NOON)}, records={KEY: [(NOON - 5, 0), (NOON, 4), (NOON - 3, 8)]})
-    one = np.zeros(1, dtype=np.int64)
-    assert source.max_timestamp(led({KEY: 1}), Extents(one, one, one)).offset.tolist() == [8]
-    assert only_row(source, Spec.MAX_TIMESTAMP) == (4, NOON, None)
-
-
 def test_a_largest_timestamp_without_an_offset_has_a_reason() -> None:
     """Not visible yet, not known to the broker, or nothing there at all."""
     assert only_row(Logs({KEY: (0, 9, NOON)}, pending={KEY}), Spec.MAX_TIMESTAMP) == (None, None, State.PENDING)
@@ -211,19 +193,6 @@ def written(source: Logs, style: str, *times: Spec | float) -> tuple[int, str, s
     out, errors = io.StringIO(), io.StringIO()
     code = list_to(out, errors, SETTINGS.clusters, SETTINGS, OffsetsRequest(times), style, lambda *_: source)
     return code, out.getvalue(), errors.getvalue()
-
-
-def test_json_has_null_where_nothing_is_known() -> None:
-    """One array, of objects."""
-    code, text, errors = written(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON - 9, 3)]}), "json", NOON - 10, NOON + 9)
-    assert (code, errors) == (0, "")
-    common = {"cluster": "prod", "topic": "orders", "partition": 0}
-    found = {"offset": 3, "timestamp": "2026-03-03T11:59:51.000Z", "timestamp_ms": 1772539191000, "reason": None}
-    nothing = {"offset": None, "timestamp": None, "timestamp_ms": None, "reason": "no-record-since"}
-    assert json.loads(text) == [
-        common | {"time": "2026-03-03T11:59:50.000Z"} | found,
-        common | {"time": "2026-03-03T12:00:09.000Z"} | nothing,
-    ]
 
 
 def test_an_unreadable_partition_gives_exit_code_1() -> None:

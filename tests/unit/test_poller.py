@@ -10,11 +10,11 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain.formatting import duration
-from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig, TopicInfo, restore_known
-from exporter.domain.polls.readings import Answers, PollFailure, Reason, State, TopicPartition
+from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo, restore_known
+from exporter.domain.polls.readings import PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import SourceError
-from tests.lookup_answers import Answer, answers_of
+from tests.lookup_answers import Answer
 from tests.memberships import membership_of
 from tests.snapshots import silence_of
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -145,27 +145,6 @@ def test_earliest_is_asked_in_turns() -> None:
     source.offsets[keys[7]] = (2, 3, 100.0)
     assert polled.poll()[keys[7]].earliest == 2
     assert any(keys[7] in turn for turn in source.earliest_requests)
-
-
-def test_a_first_offset_that_was_not_taken_over_is_asked_for_at_the_next_poll() -> None:
-    """Where LATEST fails in the poll in which EARLIEST is due, it is not older than the interval afterwards."""
-
-    class Failing(TableSource):
-        fails = False
-
-        def ends(self, membership: Membership) -> Answers:
-            failed = answers_of(Answer(reason=Reason.TIMED_OUT) for _ in membership.layout)
-            return failed if self.fails else super().ends(membership)
-
-    polled = Polled(source := Failing({A: (0, 100, 100.0)}), earliest_interval=300.0)
-    polled.poll()
-    source.offsets[A] = (60, 100, 100.0)
-    source.earliest_requests.clear()
-    source.fails = True
-    while not any(source.earliest_requests):
-        polled.poll()
-    source.fails = False
-    assert polled.poll()[A].earliest == 60
 
 
 def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:

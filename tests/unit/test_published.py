@@ -14,9 +14,9 @@ from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.verdicts import Expectation
 from exporter.history.published import Expectations, Published
 from tests.damage import DAMAGED, damage
-from tests.judging import rows_in, rows_of, set_of
+from tests.judging import rows_in
 from tests.pointer import point_to
-from tests.unit.expectations import MONDAY, by_clock, by_wall
+from tests.unit.expectations import MONDAY, by_wall
 from tests.unit.expectations import publish as write
 
 ROW = by_wall(partition=3, last_advance=None)
@@ -96,16 +96,6 @@ def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
     publish(tmp_path, ROW, rows=1)
     assert expectations.refresh()
     assert expectations.problem is None
-
-
-def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -> None:
-    """Of five rows in the file one is whole: that one is promised, the others are counted by their fault."""
-    whole = [0.5] * 168
-    profiles = [[0.5] * 167, [*whole[:-1], None], whole, [*whole[:-1], -0.1], []]
-    publish(tmp_path, *(by_clock(each, partition=number) for number, each in enumerate(profiles)))  # type: ignore[arg-type]
-    _, published = loaded(tmp_path)
-    promises = set_of(rows_of(published.rows))
-    assert promises.faulty == 4
 
 
 def test_every_change_of_what_is_published_is_noticed(tmp_path: Path) -> None:

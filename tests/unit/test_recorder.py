@@ -441,14 +441,3 @@ def test_who_reads_a_topic_is_kept_by_name_while_something_observes_it(bench: Be
         *(("orders", 2, '["audit", "billing"]'), ("idle", 0, "[]")),
         *(("orders", None, None), ("idle", None, None)),
     ]
-
-
-def test_an_interval_ends_no_earlier_than_its_last_poll_where_the_clock_was_set_back_before_the_end(
-    bench: Bench,
-) -> None:
-    """Rows that ended before they began would go to quarantine, with the advances in them."""
-    bench.polls(0, 3)
-    last = bench.clock.now()
-    bench.history.flush(last - 3600.0)
-    rows = bench.rows("windows") + bench.rows("coverage")
-    assert [row["window_end"].timestamp() for row in rows] == [last, last]

@@ -22,9 +22,7 @@ from exporter.domain.polls.readings import Answers, Reason, State, TopicPartitio
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ByTime, SourceError
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.state.cluster import Rhythm
 from tests.lookup_answers import Answer, answers_of
-from tests.monitors import monitor_of
 from tests.snapshots import snapshot_of
 from tests.times import answered
 from tests.unit.readings import ManualClock
@@ -263,16 +261,3 @@ def test_what_the_tiers_say_of_a_reading(
     after = reading_of(apply_tiers(table, np.array([0]), columns, given), 0)
     assert (after.state, after.newest) == expected
     assert (after.earliest_local, after.latest_tiered) == tier[:2]
-
-
-def test_a_broker_that_is_too_old_is_said_once_and_counted(tiers: Tiers, caplog: pytest.LogCaptureFixture) -> None:
-    """The line names the look-up and the version from which brokers know it."""
-    monitor, seen = monitor_of(tiers.clock, {"c": Rhythm(30.0)}), watch(tiers, specs=[LATEST_TIERED])
-    seen.accept(poll({A: reading()}))
-    tiers.offsets = {(LATEST_TIERED, A): Answer(reason=Reason.UNSUPPORTED_VERSION)}
-    for _ in range(3):
-        monitor.take_round(seen.sweep())
-    (line,) = caplog.messages
-    assert "latest-tiered from 3.9 on" in line
-    counted = 'tier_lookup_failures_total{kafka_cluster="c",reason="unsupported-version",spec="latest-tiered"} 3.0'
-    assert counted in monitor.metrics().decode()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
-from exporter.domain.polls.metadata import TopicConfig
-from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaLimits, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming
 from exporter.state.cluster import Rhythm
-from tests.lookup_answers import Answer
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, Replica, TableSource, replica_readings, replica_table
 
@@ -78,52 +75,6 @@ def test_a_topic_made_again_is_a_new_one() -> None:
     pair.west.topic_ids["east.orders"] = "id-2"
     again = pair.reading()
     assert (again.state, again.lag_records) == (ReplicaState.IN_STEP, None)
-
-
-def test_a_partition_that_is_gone_leaves_with_the_next_comparison() -> None:
-    """A deleted replica has no reading, and its source topic is reported to have none."""
-    pair = Pair([T0 - 9], copied=1)
-    pair.reading()
-    pair.poll("east")
-    del pair.west.offsets[COPY]
-    pair.pollers["west"].poll()
-    gone = pair.found[-1]
-    assert (replica_readings(gone.table), gone.matching.without_replica) == ({}, ["orders"])
-    assert "no topic of east has its replica in west" in gone.faults[0]
-
-
-def test_partitions_that_cannot_be_compared_are_unknown_and_their_neighbours_are() -> None:
-    """One that a poll could not read, and one on one side alone."""
-    pair = Pair([T0 - 9], copied=1)
-    unread = TopicPartition("orders", 1)
-    pair.east.offsets |= {unread: (0, 1, T0 - 9), TopicPartition("orders", 2): (0, 1, T0 - 9)}
-    pair.west.offsets |= {TopicPartition("east.orders", number): (0, 1, T0 - 9) for number in (1, 3)}
-    pair.east.failures[unread] = Answer(reason=Reason.NOT_LEADER)
-    assert pair.reading() == IN_STEP
-    found = replica_readings(pair.found[-1].table)
-    assert [found[Replica("orders", "east.orders", number)] for number in (1, 2, 3)] == [
-        ReplicaReading(ReplicaState.UNKNOWN, reason=reason)
-        for reason in (
-            NotCompared.SOURCE_UNREADABLE,
-            NotCompared.NO_PARTITION_IN_REPLICA,
-            NotCompared.NO_PARTITION_IN_SOURCE,
-        )
-    ]
-
-
-def test_a_replica_stamped_by_its_brokers_is_judged_by_its_offsets_alone() -> None:
-    """Unknown while it moves, with a note; stopped, still without a number, once its source goes on without it."""
-    pair = Pair([T0 - 9, T0 - 8], copied=2)
-    described = pair.west.described
-    stamped = TopicConfig("LogAppendTime", "delete", 1e6, remote_storage=False)
-    pair.west.described = lambda: replace(  # type: ignore[method-assign]
-        described(), topics={name: replace(info, config=stamped) for name, info in described().topics.items()}
-    )
-    assert pair.reading() == ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIME)
-    pair.reading()
-    pair.times += [T0 + 30, T0 + 31]
-    pair.reading()
-    assert pair.reading(after=300) == ReplicaReading(ReplicaState.STOPPED, reason=NotCompared.LOG_APPEND_TIME)
 
 
 class Watched:

@@ -318,15 +318,6 @@ def test_schedules_are_named_as_people_name_them(active: Active, beginning: str)
     assert schedule.describe_missed_run(last, last + 2 * DAY).endswith(" in 8 weeks) has not come since Mon")
 
 
-@pytest.mark.parametrize("later", [1, -1, 8])
-def test_a_run_that_moves_is_never_dead_and_known_again_within_two_weeks(later: int) -> None:
-    """By an hour, as with daylight saving time, or by eight: late at most, and on time by the third Monday."""
-    moved = 10 * 168
-    moments = records(lambda hour: hour % 24 == (2 if hour < moved else 2 + later), 16, jitter=600.0)
-    assert not verdicts_while_it_lives(moments, 9, 15) & ALARMS
-    assert verdicts_while_it_lives(moments, 12, 15) == {Verdict.QUIET}
-
-
 def test_records_at_any_hour_have_no_schedule() -> None:
     """One or two records a day at random, and an office day, run not once in a cycle."""
     for moments in (

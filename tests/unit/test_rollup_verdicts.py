@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,6 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
-from spark_rollups.options import JsonOption
 from tests.judging import judge as judge_one
 from tests.judging import overrule
 from tests.unit.expectations import by_wall
@@ -288,13 +285,6 @@ def test_a_topic_has_the_state_of_all_its_partitions() -> None:
     each = streams([("prod", name) for name in names], numbers, now, now, found)
     of_topics = dict(zip(each.name[each.whole], each.state[each.whole], strict=True))
     assert of_topics == {name: state for name, (_, state) in states.items()}
-
-
-def test_overrides_pass_through_the_command_line(tmp_path: Path) -> None:
-    """What the command hands over is what the job reads, in its argument or in a file."""
-    (tmp_path / "overrides.json").write_text(text := json.dumps([asdict(override) for override in OVERRIDES]))
-    for handed in (text, f"@{tmp_path / 'overrides.json'}"):
-        assert JsonOption(tuple[TopicOverride, ...]).convert(handed, None, None) == OVERRIDES
 
 
 def test_a_partition_that_follows_its_topic_has_the_figures_of_that() -> None:

@@ -249,13 +249,3 @@ def test_holidays_have_english_names_on_every_host(language: str | None, monkeyp
         monkeypatch.setenv("LANG", language)
     days = days_of.__wrapped__("DE-BY", "Europe/Berlin", 2026)
     assert "Christmas Day" in {name for _, _, name in days}
-
-
-def test_of_many_problems_the_first_are_listed_and_the_rest_is_counted(tmp_path: Path) -> None:
-    """One that is there 35,000 times is one line, and of 1,000 unknown settings fifty are enough to begin with."""
-    with pytest.raises(SettingsError, match=r"^1 problem in") as once:
-        load(tmp_path, SMALLEST + f"exporter: '{'${' * 35_000}'\n")
-    assert len(once.value.problems) == 1
-    with pytest.raises(SettingsError, match=r"^1,?000 problems in the configuration") as many:
-        load(tmp_path, SMALLEST + "".join(f"wrong{number}: 1\n" for number in range(1000)))
-    assert (len(many.value.problems), many.value.problems[-1]) == (51, "and 950 more")

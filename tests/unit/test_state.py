@@ -236,32 +236,6 @@ def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 1, "which partitions of a broker time out changes at every poll"
 
 
-@pytest.mark.parametrize(
-    ("unmatched", "only_internal", "message"),
-    [
-        (("ordres",), (), "'ordres' matches no visible topic: check the spelling, and the DESCRIBE right"),
-        (("__.*",), ("__.*",), "'__.*' matches internal topics only: set topics.internal: true to watch them"),
-        (("a", "__.*"), ("__.*",), "DESCRIBE right; topics.include '__.*' matches internal topics only"),
-    ],
-)
-def test_a_pattern_that_matches_nothing_is_named_with_the_next_step(
-    unmatched: tuple[str, ...], only_internal: tuple[str, ...], message: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A typing error and a pattern for internal topics, which are off, need different steps."""
-
-    class Patterned(TableSource):
-        def described(self) -> Metadata:
-            return replace(super().described(), unmatched=unmatched, only_internal=only_internal)
-
-    clock = ManualClock(NOW)
-    monitor = monitor_of(clock, max_age=HOUR)
-    poller = Poller("prod", Patterned({TopicPartition("orders", 0): (0, 40, NOW)}), [monitor], clock)
-    poller.poll()
-    poller.poll()
-    assert len(caplog.messages) == 1, "said once, not at every poll"
-    assert message in caplog.messages[0]
-
-
 NOT_READY = "not ready: no cluster has a recent good poll"
 
 

@@ -264,19 +264,6 @@ def test_a_damaged_state_file_is_said_and_counts_as_missing(
     assert read_state(limited.folder, "prod", "exporter-1") is not None
 
 
-def test_other_states_are_said_to_be_the_reason(
-    limited: Life, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The version of such a file is right, and so no part of the message."""
-    limited.polls(6)
-    with monkeypatch.context() as another:
-        another.setattr("exporter.history.cluster_states.STATES", ("observed", "asleep"))
-        limited.history.flush(limited.clock.now())
-    assert read_state(limited.folder, "prod", "exporter-1") is None
-    assert "its states are observed, asleep, and this release knows observed, " in caplog.text
-    assert "version" not in caplog.text
-
-
 def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also without a topic id, without a cluster id and without any partition; one of a later version is refused."""
     limited.polls(3, busy=1)
@@ -328,5 +315,6 @@ def test_another_cluster_behind_the_name_is_said_and_begins_anew(
         life = life.next()
         life.polls(1)
     assert "its id was first and is second; what silences lasted before is unknown" in caplog.text
-    life.polls(288)
+    life.clock.time += 24 * HOUR
+    life.polls(1)
     assert "another Kafka cluster" not in life.monitor.ready()[1]

@@ -17,11 +17,10 @@ from exporter.web.config_file import WebConfigFile
 from tests.answers import answering
 from tests.monitors import monitor_of, served
 from tests.plain_http import get
-from tests.unit.expectations import DAY, HOUR
+from tests.unit.expectations import HOUR
 from tests.unit.readings import ManualClock
 from tests.unit.test_explain_json import scene as fleet
-from tests.unit.test_state import NOW, SWEEP, promise, scene
-from tests.unit.test_state import publish as in_memory
+from tests.unit.test_state import NOW, SWEEP, scene
 
 
 @pytest.fixture(scope="module")
@@ -53,25 +52,6 @@ def test_a_running_exporter_is_asked(url: str, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == (
         "CRITICAL: 1 dead, 0 suspect, 0 incident, 1 unreadable (orders:1) | dead=1 suspect=0 incident=0 unreadable=1\n"
     )
-
-
-def test_a_running_exporter_lists_no_partition_of_a_retired_topic(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its page lists none either; that of a topic that lives is on both."""
-    monitor, poller, source, _ = scene()
-    source.offsets[TopicPartition("over", 0)] = (0, 40, NOW - 36 * DAY)
-    old = [promise("over", 0, 35 * DAY, NOW - 36 * DAY), promise("over", None, 3 * HOUR, NOW - 36 * DAY)]
-    living = [promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR), promise("orders", None, 3 * HOUR, NOW - 2 * HOUR)]
-    monitor.take_expectations(in_memory(*old, *living), None)
-    poller.poll()
-    with served(monitor) as running:
-        url = f"http://{running.address}"
-        kinds = ("topics", "partitions")
-        over = [get(f"{url}/api/v1/{kind}?topic=over", timeout=20).json()["items"][0]["verdict"] for kind in kinds]
-        assert over == ["retired", "retired"], "a partition follows its topic, which does not advance"
-        assert run(["status", "--url", url, "--format", "nagios"]) == 2
-        assert "1 dead, 0 suspect, 0 incident, 1 unreadable (orders:1)" in capsys.readouterr().out
-        page = get(url, timeout=20).text.partition('id="partly"')[2]
-        assert "topics/prod/orders" in page and "topics/prod/over" not in page
 
 
 def test_a_mass_death_is_no_health(

@@ -9,10 +9,8 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
 import pytest
-import yaml
 from pyarrow.fs import GcsFileSystem
 
-from exporter.settings.dump import dump_yaml
 from exporter.settings.errors import SettingsError
 from exporter.settings.load import load_settings
 from exporter.storage import files
@@ -61,15 +59,6 @@ def test_a_uri_that_names_none_is_refused_without_its_secrets(text: str, rule: s
         load_settings(None, None, {"TOPIC_LIVENESS_HISTORY__FOLDER": text}, with_clusters=False)
     assert rule in str(refused.value)
     assert "hidden" not in str(refused.value)
-
-
-def test_settings_with_a_uri_load_back_to_the_same(tmp_path: Path) -> None:
-    """As `check-config` prints them."""
-    settings = load_settings(None, None, {"TOPIC_LIVENESS_HISTORY__FOLDER": "s3a://bucket/a"}, with_clusters=False)
-    printed = yaml.safe_load(dump_yaml(settings))
-    assert printed["history"]["folder"] == "s3://bucket/a"
-    (tmp_path / "again.yaml").write_text(yaml.safe_dump({"history": printed["history"]}))
-    assert load_settings(tmp_path / "again.yaml", None, {}, with_clusters=False).history == settings.history
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -101,24 +101,6 @@ def test_the_first_read_has_all_and_a_later_one_never_waits() -> None:
     tested.broker.reply()
     assert tested.read(later)["late"].retention_seconds == 1.0
     assert len(tested.broker.calls) == 6
-
-
-def test_the_first_read_has_what_came_in_time_of_several_calls_at_once() -> None:
-    """A call that hangs costs its own topics, and another reading is not begun before its end."""
-    tested = Reader(Broker(at_once=False, request_timeout=2.0))
-    reader = tested.reader
-    with ThreadPoolExecutor(1) as beside:
-        first = beside.submit(reader.read, ids(1100))
-        until(lambda: len(tested.broker.calls) == 4, "four calls are under way")
-        hung = tested.broker.calls.pop(0)
-        tested.broker.reply()
-        until(lambda: len(tested.broker.calls) == 5, "the others follow", seconds=5)
-        tested.broker.reply()
-        assert first.result(10).keys() == ids(1100).keys() - hung.keys()
-    assert reader.unread() == {}
-    tested.broker.calls.append(hung)
-    tested.broker.reply()
-    assert len(tested.read(ids(1100))) == 1100
 
 
 def test_a_refresh_that_fails_keeps_what_was_known() -> None:

@@ -184,15 +184,6 @@ def test_a_page_that_fails_is_a_500_and_the_next_one_works(client: httpx.Client,
     assert client.get("/metrics").status_code == 200
 
 
-def test_a_port_in_use_is_named(server: WebServer, pages: Shown) -> None:
-    """Listening on a taken port says which, why, and how to see who holds it."""
-    other = WebServer(server.address, pages)
-    with pytest.raises(WebError, match=f"cannot listen on {server.address}: the port is in use. `ss -ltnp") as caught:
-        other.start()
-    assert str(caught.value).endswith("or set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to another port.")
-    other.stop()
-
-
 @pytest.mark.parametrize(
     ("listen", "cause"),
     [

@@ -74,7 +74,6 @@ BAD = {
     "junk_key": ("tls_server_confi: {}", "tls_server_confi: is not supported"),
     "not YAML": ("tls_server_config: {", "web.yml:1 is not valid YAML"),
     "noAuth": ("tls_server_config: {cert_file: server.crt}", "tls_server_config.key_file: is missing"),
-    "both certs": (f"{CERT}, cert: x}}", "tls_server_config.cert: is not supported: leave it out"),
     "another key": ("tls_server_config: {cert_file: server.crt, key_file: ca.crt}", "config cannot be used: "),
     "clientCAs_missing": (f"{REQUIRED}}}", "must hold client_ca_file with"),
     "clientCAs_invalid": (f"{REQUIRED}, client_ca_file: no.crt}}", "No such file or directory"),
@@ -86,7 +85,6 @@ BAD = {
     "client_auth_type": (f"{CERT}, client_auth_type: Often}}", "tls_server_config.client_auth_type: Input should be"),
     "san_no_client_auth": (f"{CERT}, client_allowed_sans: [a]}}", "must hold client_allowed_sans with"),
     "wrongTLSVersion": (f"{CERT}, min_version: TLS111}}", "tls_server_config.min_version: Input should be 'TLS10'"),
-    "max_version": (f"{CERT}, max_version: TLS12}}", "max_version: is not supported: leave it out"),
     "ciphers": (f"{CERT}, cipher_suites: [TLS_RSA_WITH_RC4]}}", "cipher_suites: is not supported: leave it out"),
     "a line in a header": (
         'http_server_config: {headers: {Strict-Transport-Security: "a\\r\\nb"}}',

@@ -8,13 +8,12 @@ from dataclasses import replace
 from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.current_facts import explain_subject
 from exporter.domain.judging.queries import Query
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from exporter.web.html import overview, topic, topic_list
-from tests.groups import Group, GroupPartition, positions_of, sweep_of
+from tests.groups import Group, positions_of, sweep_of
 from tests.lookup_answers import Answer
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, TableSource
@@ -111,28 +110,6 @@ def readers(monitor: Monitor, sweep: GroupSweep) -> tuple[str, list[str]]:
     assert page is not None
     section = page.partition('<h2 id="groups">Consumer groups</h2>')[2].partition("</section>")[0]
     return re.sub("<.*?>", "", section).strip(), re.findall("<t[hd] (?:scope=.row.|data-label=.*?)>(.*?)</t", section)
-
-
-def test_the_lag_of_a_group_that_committed_nothing_is_not_known() -> None:
-    """A member has the topic assigned, or the group could not be read: that is no lag of 0."""
-    monitor, prod, _, _ = two_clusters()
-    prod.poll()
-    topics, place = frozenset({"gone"}), TopicPartition("gone", 0)
-    groups = {
-        "behind": Group(GroupState.STABLE, 1, {place: GroupPartition(30, 10)}, topics),
-        "new": Group(GroupState.STABLE, 2, assigned=topics),
-        "unread": Group(reason=Reason.UNAUTHORIZED, partitions={place: GroupPartition(30)}),
-    }
-    _, cells = readers(monitor, sweep_of("prod", groups))
-    assert cells == [
-        *("behind", "yes", "stable", "1", "10"),
-        *("new", "yes", "stable", "2", "not known"),
-        *("unread", "not known", "unauthorized", "not known", "not known"),
-    ]
-    for partition in (None, 0):
-        explained = explain_subject(monitor.cluster_facts()[0], "gone", partition)
-        assert explained is not None
-        assert [group["lag"] for group in explained["groups"]] == [10, None, None]
 
 
 def test_readers_are_not_known_where_consumer_groups_could_not_be_read() -> None:
