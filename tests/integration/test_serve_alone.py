@@ -111,35 +111,22 @@ def descriptors(exporter: Exporter) -> int:
     return sum(1 for _ in Path(f"/proc/{exporter.process.pid}/fd").iterdir())
 
 
-def flood(exporter: Exporter, connections: int, sent: bytes = b"") -> Iterator[int]:
-    """Open connections that send ``sent``, and close those of long ago; yields now and then how many there were.
-
-    While it is at the last, AT_ONCE of them are held open.
-    """
-    held: deque[socket.socket] = deque()
-    try:
-        for number in range(1, connections + 1):
-            held.append(socket.socket())
-            held[-1].setblocking(False)
-            held[-1].connect_ex(("127.0.0.1", exporter.port))
-            if sent and number > 50:
-                with suppress(OSError):  # closed by the exporter, as it may
-                    held[-50].send(sent)
-            if len(held) > AT_ONCE:
-                held.popleft().close()
-            if number % 100 == 0:
-                yield number
-    finally:
-        for connection in held:
-            connection.close()
-
-
 def test_a_flood_costs_neither_the_log_nor_scrapes(exporter: Exporter) -> None:
     """Scrapes are answered in between, a line is logged at most, and what connected is closed in the end."""
-    before, log = descriptors(exporter), exporter.log.stat().st_size
-    for opened in flood(exporter, 3_000, b"no request\r\n\r\n"):
-        if opened % 1000 == 0:
+    before, log, held = descriptors(exporter), exporter.log.stat().st_size, deque[socket.socket]()
+    for number in range(1, 3_001):
+        held.append(socket.socket())
+        held[-1].setblocking(False)
+        held[-1].connect_ex(("127.0.0.1", exporter.port))
+        if number > 50:
+            with suppress(OSError):  # closed by the exporter, as it may
+                held[-50].send(b"no request\r\n\r\n")
+        if len(held) > AT_ONCE:
+            held.popleft().close()
+        if number % 1000 == 0:
             assert exporter.page("/metrics").status_code == 200
+    for connection in held:
+        connection.close()
     logged = exporter.log.read_text()[log:]
     lines = [line for line in logged.splitlines() if "exporter.state" not in line and AGAIN not in line]
     assert len(lines) <= 1, "what is no request ends its connection"

@@ -28,7 +28,7 @@ from exporter.domain.judging.current_facts import (
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
+from exporter.domain.verdicts import Expectation, Verdict
 from exporter.settings.schema import Settings
 from tests.groups import Group, GroupPartition, sweep_of
 from tests.judging import Judgement, facts_of
@@ -324,18 +324,6 @@ def record_of(history: Path, **settings: object) -> dict[str, Any]:
     """What is published of the topic, as JSON has it."""
     made = Settings.model_validate({"history": {"folder": str(history)}, **settings})
     return explanation_of(Subject.parse("orders"), made, None, "not asked").record
-
-
-def test_an_override_has_the_values_of_the_api_in_json(tmp_path: Path) -> None:
-    """Its limit counts from the last advance; what was learned is null. Without a last advance nothing is counted."""
-    names = ("verdict", "expected_by", "suspect_from", "silence_score", "missed_slots")
-    publish(tmp_path, office(None, 4))
-    record = record_of(tmp_path, overrides=[LIMIT])
-    assert [record[name] for name in names] == ["dead", NOW - 2 * HOUR, None, None, None]
-    assert record["override"] == describe_override(TopicOverride("ord.*", max_silence_seconds=2 * HOUR))
-    publish(tmp_path, office(None, 4, last_advance=None))
-    record = record_of(tmp_path, overrides=[LIMIT])
-    assert [record[name] for name in names] == ["learning", None, None, None, None]
 
 
 def test_the_score_of_the_wall_clock_is_not_compared_with_limits_of_the_traffic_clock(tmp_path: Path) -> None:
