@@ -181,8 +181,7 @@ class Client:
             for level, text in [] if failed else lines:
                 self._log_once(level, text)
         self._answered = True
-        self._trouble = None
-        self._failed = None
+        self._trouble = self._failed = None
         if only is None:
             self._read_at = time.monotonic()
         return found
@@ -259,8 +258,7 @@ class Client:
         return awaited.result()
 
     def _connect(self) -> AdminClient:
-        self._answered = False
-        self._trouble = None
+        self._answered, self._trouble = False, None
         settings = self._settings()
         if (make_token := self._credentials.make_token) is not None:
             make_token()  # an error of AWS is raised here, and not lost behind a timeout of the client
