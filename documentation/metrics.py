@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exporter.metrics.catalogue import PARTITION_METRICS, POLLED, TOPIC_METRICS
-from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
-from exporter.metrics.family import Metric
-from exporter.metrics.group_catalogue import GROUP_METRICS, REPLICA_METRICS, SWEPT
+from exporter.metrics.catalogue import (
+    EXPORTER_METRICS,
+    GROUP_METRICS,
+    PARTITION_METRICS,
+    POLLED,
+    REPLICA_METRICS,
+    SWEPT,
+    TOPIC_METRICS,
+    Metric,
+)
+from exporter.settings.schema import MetricsSettings
+
+DEFAULTS = MetricsSettings().partition
 
 PARTS: Sequence[tuple[str, str, tuple[Metric, ...]]] = (
     (
@@ -35,7 +44,7 @@ def _table(metrics: tuple[Metric, ...]) -> str:
     rows = ["| metric | type | labels | shown | meaning |", "|---|---|---|---|---|"]
     for metric in metrics:
         shown = "always" if metric.switch is None else f"`{metric.switch}`"
-        if metric.switch is not None and metric.default:
+        if metric.switch in DEFAULTS:
             shown += " (default)"
         meaning = metric.help.removesuffix(POLLED).removesuffix(SWEPT).replace("|", r"\|")
         rows.append(f"| `{metric.name}` | {metric.type} | {', '.join(metric.labels)} | {shown} | {meaning} |")

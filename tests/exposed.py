@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
-from exporter.metrics.family import Metric
+from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS, Metric
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.series import ClusterSeries
 from exporter.state.exposition import add_headers, families

@@ -22,7 +22,7 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import PollFailure, Reason, reason_of_code
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaState
-from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
+from exporter.metrics.catalogue import EXPORTER_METRICS
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from exporter.domain.ports import Clock
-from exporter.metrics.family import Metric
+from exporter.metrics.catalogue import Metric
 from exporter.metrics.lines import Block, Samples, compress_blocks
 
 RENDER_SECONDS = 1.0

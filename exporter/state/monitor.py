@@ -19,8 +19,7 @@ from exporter.domain.ports import Clock
 from exporter.domain.replicas.comparison import Comparison
 from exporter.history.published import Published, is_in_force
 from exporter.kafka.kafka_python_answers import LOG_DIRS
-from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
-from exporter.metrics.group_catalogue import GROUP_METRICS, REPLICA_METRICS
+from exporter.metrics.catalogue import GROUP_METRICS, PARTITION_METRICS, REPLICA_METRICS, TOPIC_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.replicas import Replicas, unreadable
 from exporter.metrics.self_metrics import SelfMetrics

@@ -13,8 +13,7 @@ import pytest
 from dashboards.board import MAY_BE_MISSING
 from dashboards.build import FOLDER, build
 from dashboards.publish import RULES, publish, runbook_link
-from exporter.metrics.catalogue import CATALOGUE
-from exporter.metrics.group_catalogue import REPLICA_METRICS
+from exporter.metrics.catalogue import CATALOGUE, REPLICA_METRICS
 from tests.contract.promql import named
 from tests.grafana import ANNOTATIONS, DASHBOARDS, PANELS, TARGETS
 from tests.programs import program

@@ -16,7 +16,7 @@ from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.readings import TopicPartition as Partition
 from exporter.domain.polls.table import Snapshot
 from exporter.kafka.source import KafkaSource
-from exporter.metrics.group_catalogue import GROUP_METRICS
+from exporter.metrics.catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed
 from tests.groups import GroupPartition, groups_of

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-from exporter.metrics.family import CLUSTER
-from exporter.metrics.family import Metric as Described
+from exporter.metrics.catalogue import CLUSTER
+from exporter.metrics.catalogue import Metric as Described
 from exporter.metrics.lines import Block, Growing, Rendered
 from exporter.state.exposition import Exposition, Family
 from exporter.state.monitor import Monitor
@@ -39,7 +39,7 @@ def test_compressed_it_is_the_same() -> None:
     assert not member.unused_data
 
 
-LINES = Described("lines", "gauge", "Lines.", CLUSTER)
+LINES = Described("lines", "Lines.", CLUSTER)
 
 
 def made(clock: ManualClock, blocks: list[Block]) -> Exposition:

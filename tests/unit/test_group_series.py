@@ -10,7 +10,7 @@ import pytest
 from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, TopicPartition
-from exporter.metrics.group_catalogue import GROUP_METRICS
+from exporter.metrics.catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor

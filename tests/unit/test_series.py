@@ -14,8 +14,9 @@ from exporter.domain.judging.detection import Assessment, Detector
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Verdict
-from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, INSPECTED, PARTITION_METRICS, TOPIC_METRICS
+from exporter.metrics.catalogue import INSPECTED, PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.series import ClusterSeries
+from exporter.settings.schema import MetricsSettings
 from tests.exposed import exposed
 from tests.judging import Judgement
 from tests.lookup_answers import Answer
@@ -125,7 +126,7 @@ def test_the_silence_of_a_topic_is_that_of_its_last_partition_that_advanced() ->
 def test_by_default_a_partition_has_at_most_six_series() -> None:
     """The series budget holds for a partition that is observed and live."""
     source = TableSource({A: (0, 5, 999_900.0)})
-    text, _ = shown(source, ManualClock(), DEFAULT_PARTITION_SWITCHES)
+    text, _ = shown(source, ManualClock(), MetricsSettings().partition)
     assert len([line for line in text.splitlines() if line.startswith("kafka_topic_partition_")]) <= 6
 
 

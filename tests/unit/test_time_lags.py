@@ -18,7 +18,7 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
 from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.metrics.group_catalogue import GROUP_METRICS
+from exporter.metrics.catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed
 from tests.groups import Group, GroupPartition, TimeLag, groups_of, positions_of, sweep_of
