@@ -72,7 +72,7 @@ def once(settings: Settings, out: TextIO) -> int:
     clock = SystemClock()
     try:
         monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
-        states = last_states(settings, settings.clusters)
+        states = last_states(settings)
     except HistoryError as error:
         print(f"Error: {error}", file=sys.stderr)
         return ExitCode.NOT_STARTED

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from exporter.domain.ports import Clock
-from exporter.state.cluster import MonitorSettings, Rhythm
+from exporter.settings.schema import Settings
 from exporter.state.monitor import Monitor
 from exporter.web.server import WebServer
 from exporter.web.status import Pages
@@ -15,18 +15,20 @@ from exporter.web.status import Pages
 
 def monitor_of(
     clock: Clock,
-    clusters: Mapping[str, Rhythm] | None = None,
+    clusters: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     max_age: float = 8 * 86_400.0,
     version: str = "0",
     **settings: Any,
 ) -> Monitor:
-    """Return the monitor of ``clusters``, of ``prod`` alone by default.
+    """Return the monitor of ``clusters``, name -> own settings; of ``prod`` alone by default.
 
-    It judges by expectations up to ``max_age`` seconds old; ``settings`` are further fields of MonitorSettings.
+    It judges by expectations up to ``max_age`` seconds old, and without further ``settings`` shows no optional series.
     """
-    given = {"partition_switches": (), "expectations_max_age_seconds": max_age, **settings}
-    return Monitor(MonitorSettings(clusters or {"prod": Rhythm(30.0)}, **given), clock, version=version)
+    kafka = {"bootstrap.servers": "broker:9092"}
+    known = [{"name": name, "kafka": kafka, **own} for name, own in (clusters or {"prod": {}}).items()]
+    given = {"metrics": {"partition": ()}, "expectations": {"max_age": max_age}, **settings}
+    return Monitor(Settings.model_validate({"clusters": known, **given}), clock, version=version)
 
 
 @contextmanager

@@ -26,7 +26,6 @@ from exporter.domain.judging.current_facts import (
 )
 from exporter.domain.judging.detection import overrule_silences
 from exporter.domain.judging.stream_facts import StreamFacts
-from exporter.domain.overrides import Overrides, Owners
 from exporter.domain.polls.silence import Silences
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
@@ -177,7 +176,7 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
         raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {partitions}")
     now = time.time()
     usable = is_in_force(published.published.as_of, now, settings.expectations.max_age)
-    override = Overrides([each.make_override() for each in settings.overrides]).get(cluster, subject.topic, now)
+    override = settings.make_overrides().get(cluster, subject.topic, now)
     alarms = published.published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
     verdicts = {number: _published_verdict(one, override, usable=usable) for number, one in rows.items()}
     judged, more = verdicts[subject.partition], row.further
@@ -192,7 +191,7 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
         retired_from=compute_retirement(judged["last_advance"], judged["expected_by"]),
         missed_slots=more.get("missed_slots") if learned else None,
         observed_until=_seconds(more.get("observed_until")),
-        owner=Owners([each.make_owner() for each in settings.owners]).get(cluster, subject.topic),
+        owner=settings.make_owners().get(cluster, subject.topic),
         override=None if override is None else describe_override(override),
         expectation=describe_expectation(row.expectation, published.published.published_at, in_force=usable),
         weekly_scores=_weekly_scores(row),

@@ -7,7 +7,6 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
-from exporter.domain.overrides import Owners
 from exporter.domain.ports import SourceError
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import (
@@ -123,13 +122,8 @@ def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) 
         "exclude": cluster.topics.exclude,
         "internal": cluster.topics.internal,
         "budget": budget,
-        "owner_of": partial(owners_of(settings).get, cluster.name),
+        "owner_of": partial(settings.make_owners().get, cluster.name),
     }
-
-
-def owners_of(settings: Settings) -> Owners:
-    """Return the owners of topics."""
-    return Owners([each.make_owner() for each in settings.owners])
 
 
 def make_tier_client(

@@ -64,19 +64,19 @@ def _rendered(source: str, target: str) -> _Pair:
 class ReplicaSeries:
     """The series of one pair of clusters. Made by whoever compares, read by any thread."""
 
-    def __init__(self, comparison: Comparison, rendered: _Pair | None = None) -> None:
-        """``rendered`` keeps what was rendered of the comparison before."""
+    def __init__(self, comparison: Comparison, before: ReplicaSeries | None = None) -> None:
+        """``before`` are the series of the comparison before: what did not change is not rendered again."""
         self.comparison = comparison
         self._unread: dict[NotCompared, ReplicaSeries] = {}
         table = comparison.table
         codes, counts = np.unique(_state(table)[0], return_counts=True)
         self.states = {_of_state(code): count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
         """How many partitions are in each state, for each reason."""
-        rendered = _rendered(comparison.source, comparison.target) if rendered is None else rendered
+        self.rendered: _Pair = _rendered(comparison.source, comparison.target) if before is None else before.rendered
         columns = {name: column(table) for name, column in _COLUMNS.items()}
-        self.shown = rendered.update((table.layout, tuple(table.targets)), columns)
+        self.shown = self.rendered.update((table.layout, tuple(table.targets)), columns)
 
-    def unread(self, reason: NotCompared) -> ReplicaSeries:
+    def withdraw(self, reason: NotCompared) -> ReplicaSeries:
         """Return what is shown while one of the clusters is not read: nothing is known of any replica then."""
         if reason not in self._unread:
             self._unread[reason] = ReplicaSeries(self.comparison.unread(reason))
@@ -84,34 +84,30 @@ class ReplicaSeries:
 
 
 class Replicas:
-    """The series of all pairs of clusters. Any thread may take comparisons, and any may show them."""
+    """The series of all pairs of clusters. One thread compares each pair, and any may show them."""
 
     def __init__(self) -> None:
         self._pairs: Mapping[tuple[str, str], ReplicaSeries] = {}
-        self._rendered: dict[tuple[str, str], _Pair] = {}
         self._lock = threading.Lock()
-        """Held while these change; pairs are compared, and rendered, beside each other."""
+        """Held while a pair is replaced: pairs are compared, and rendered, beside each other."""
 
     def take(self, comparison: Comparison) -> None:
-        """Show a comparison until the next one of its pair. A pair that is taken out meanwhile is not shown."""
+        """Show a comparison until the next one of its pair."""
         pair = comparison.source, comparison.target
+        series = ReplicaSeries(comparison, self._pairs.get(pair))
         with self._lock:
-            rendered = self._rendered.setdefault(pair, _rendered(*pair))
-        series = ReplicaSeries(comparison, rendered)
-        with self._lock:
-            if self._rendered.get(pair) is rendered:
-                self._pairs = {**self._pairs, pair: series}
+            self._pairs = {**self._pairs, pair: series}
 
     def get_series(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
         """Return the series of each pair; nothing is known of replicas while one of the two clusters is not read."""
         shown = {}
         for (source, target), series in self._pairs.items():
-            reason = unreadable(source, target, readable)
-            shown[source, target] = series if reason is None else series.unread(reason)
+            reason = explain_unread(source, target, readable)
+            shown[source, target] = series if reason is None else series.withdraw(reason)
         return shown
 
 
-def unreadable(source: str, target: str, readable: Callable[[str], bool]) -> NotCompared | None:
+def explain_unread(source: str, target: str, readable: Callable[[str], bool]) -> NotCompared | None:
     """Return why nothing is known of a pair's replicas: of a cluster not read any more the last poll proves nothing."""
     if not readable(source):
         return NotCompared.SOURCE_UNREADABLE

@@ -141,7 +141,7 @@ class Service:
         self._processes.on_restart = self.monitor.upkeep.take_client_restart
         made = sources or {}
         self._watches = make_replica_watches(settings, self._clock, self._record_comparison)
-        self._last_states = dict(last_states(settings, settings.clusters))
+        self._last_states = dict(last_states(settings))
         self._clusters = [self._cluster(cluster, made.get(cluster.name)) for cluster in settings.clusters]
         web_config = WebConfigFile(
             settings.web.config_file, lambda good: self.monitor.upkeep.took_web_configuration(good=good)

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from exporter.domain.history.retention import KEPT_DAYS
+from exporter.domain.overrides import Overrides, Owners
 from exporter.settings.delivery import DeliverySettings, LinkSettings, ReportSettings
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import parse_size
@@ -362,6 +363,14 @@ class Settings(Section):
     """The pages, the API and `/metrics`."""
     log: LogSettings = LogSettings()
     """The log."""
+
+    def make_overrides(self) -> Overrides:
+        """Return what is known of topics in place of history."""
+        return Overrides([override.make_override() for override in self.overrides])
+
+    def make_owners(self) -> Owners:
+        """Return the owners of topics."""
+        return Owners([owner.make_owner() for owner in self.owners])
 
     def poll_of(self, cluster: ClusterSettings) -> PollSettings:
         """Return the poll settings of a cluster: its own, and ``poll`` for the rest."""

@@ -4,54 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.detection import Assessment, Detector, newest_of_all
-from exporter.domain.links import Links
-from exporter.domain.overrides import Overrides, Owners
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import STATES, ClusterChange, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.series import ClusterSeries
+from exporter.settings.schema import GroupSettings, PollSettings
 from exporter.web.status import ClusterStatus
 
 log = logging.getLogger("exporter.state")
 
 
-class Rhythm(NamedTuple):
-    """How often a cluster is polled, in seconds, and after how many failed polls its series are withdrawn.
-
-    The same for sweeps over its consumer groups; ``sweep_seconds`` None: its groups are not read.
-    """
-
-    interval_seconds: float
-    missed_polls: int = 3
-    sweep_seconds: float | None = 60.0
-    missed_sweeps: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorSettings:
-    """Which clusters the monitor shows and how, and what is configured of their topics."""
-
-    clusters: Mapping[str, Rhythm]
-    _: KW_ONLY
-    partition_switches: Collection[str]
-    """Metrics of partitions that are shown, by their switches."""
-    expectations_max_age_seconds: float
-    """Older expectations judge nothing."""
-    partitions: bool = True
-    """Whether there are series of partitions."""
-    overrides: Overrides = field(default_factory=Overrides)
-    owners: Owners = field(default_factory=Owners)
-    links: Links = field(default_factory=Links)
+_MISSED_SWEEPS = 3
+"""After so many sweeps in a row that failed or hung the series of groups are withdrawn."""
 
 
 @dataclass(slots=True)
@@ -60,8 +33,9 @@ class Cluster:
 
     name: str
     series: ClusterSeries
-    rhythm: Rhythm
     groups: GroupSeries
+    poll_settings: PollSettings
+    groups_settings: GroupSettings
     sweep: GroupSweep | None = None
     swept_at: float | None = None
     """Monotonic time of the end of the last sweep."""
@@ -80,15 +54,15 @@ class Cluster:
         """Return whether the last good poll is recent enough for its series to be shown."""
         if self.polled_at is None:
             return False
-        allowed = (self.rhythm.missed_polls + 1) * max(self.rhythm.interval_seconds, self.poll_seconds)
+        allowed = (self.poll_settings.missed_polls + 1) * max(self.poll_settings.interval, self.poll_seconds)
         return at - self.polled_at <= allowed
 
     def swept_lately(self, at: float) -> bool:
         """Return whether the last sweep is recent enough for its series to be shown."""
-        if self.swept_at is None or self.rhythm.sweep_seconds is None:
+        if self.swept_at is None:
             return False
         # A sweep may take as long as its interval.
-        allowed = (self.rhythm.missed_sweeps + 2) * self.rhythm.sweep_seconds
+        allowed = (_MISSED_SWEEPS + 2) * self.groups_settings.interval
         return at - self.swept_at <= allowed
 
     def outline(self, at: float) -> ClusterStatus:

@@ -21,11 +21,12 @@ from exporter.history.published import Published, is_in_force
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.metrics.catalogue import GROUP_METRICS, PARTITION_METRICS, REPLICA_METRICS, TOPIC_METRICS
 from exporter.metrics.groups import GroupSeries
-from exporter.metrics.replicas import Replicas, unreadable
+from exporter.metrics.replicas import Replicas, explain_unread
 from exporter.metrics.self_metrics import SelfMetrics
 from exporter.metrics.series import ClusterSeries
+from exporter.settings.schema import ClusterSettings, Settings
 from exporter.state import problems
-from exporter.state.cluster import Cluster, MonitorSettings, Rhythm
+from exporter.state.cluster import Cluster
 from exporter.state.exposition import Exposition, Family, families
 from exporter.state.upkeep import Upkeep
 from exporter.web.status import Status
@@ -45,7 +46,7 @@ class Monitor:
     stopped poller must not look like a stopped topic. Clusters are independent of each other.
     """
 
-    def __init__(self, settings: MonitorSettings, clock: Clock, *, version: str) -> None:
+    def __init__(self, settings: Settings, clock: Clock, *, version: str) -> None:
         """Create the monitor. No cluster is known yet, and every one is down."""
         self._clock = clock
         self._self_metrics = SelfMetrics(version)
@@ -59,20 +60,26 @@ class Monitor:
         self._lock = threading.Lock()
         """Held where a cluster begins or ends to be fresh, and its own metrics follow."""
         self._settings = settings
-        self._clusters = {name: self._new(name, rhythm) for name, rhythm in sorted(settings.clusters.items())}
+        self._overrides, self._owners = settings.make_overrides(), settings.make_owners()
+        self._clusters = {
+            one.name: self._new(one) for one in sorted(settings.clusters, key=lambda cluster: cluster.name)
+        }
         self._self_metrics.set("expectations_stale", 1)
 
-    def _new(self, name: str, rhythm: Rhythm) -> Cluster:
+    def _new(self, cluster: ClusterSettings) -> Cluster:
+        name, groups = cluster.name, self._settings.groups_of(cluster)
         self._self_metrics.set("cluster_up", 0, kafka_cluster=name)
         self.upkeep.count_from_zero(name)
-        if rhythm.sweep_seconds is not None:
+        if groups.enabled:
             self._self_metrics.start_sweep_counters(name, _LIST_FAILURES)
-        partitions = self._settings.partitions
+        shown = self._settings.metrics
+        partitions = shown.granularity == "partition"
         return Cluster(
             name,
-            ClusterSeries(name, partition_switches=self._settings.partition_switches, partitions=partitions),
-            rhythm,
+            ClusterSeries(name, partition_switches=shown.partition, partitions=partitions),
             GroupSeries(name, partitions=partitions),
+            self._settings.poll_of(cluster),
+            groups,
             detector=Detector(self._expectations_of(name, None)),
         )
 
@@ -85,7 +92,7 @@ class Monitor:
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll, judge its silences and show it."""
-        cluster, overrides = self._clusters[snapshot.cluster], self._settings.overrides
+        cluster, overrides = self._clusters[snapshot.cluster], self._overrides
         now = self._clock.now()
         if snapshot.cluster_change != cluster.change:
             cluster.change = snapshot.cluster_change
@@ -112,7 +119,7 @@ class Monitor:
             ("unmatched", problems.explain_unmatched(snapshot)),
             ("settings", problems.explain_unread_settings(snapshot)),
             ("brokers", problems.too_old(snapshot)),
-            ("slow", problems.slow(snapshot, cluster.rhythm.interval_seconds, before=cluster.has_problem("slow"))),
+            ("slow", problems.slow(snapshot, cluster.poll_settings.interval, before=cluster.has_problem("slow"))),
             ("twin", problems.explain_watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),
             ("incident", "; ".join(f"held as one incident: {each}" for each in assessment.incidents)),
         ):
@@ -181,7 +188,7 @@ class Monitor:
         self._replicas.take(comparison)
         self._self_metrics.show_comparison(comparison)
         target.log_problem(f"replicas of {comparison.source}", "; ".join(comparison.faults))
-        reason = unreadable(comparison.source, comparison.target, self._readable)
+        reason = explain_unread(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
 
     def metrics(self) -> bytes:
@@ -214,7 +221,7 @@ class Monitor:
             expectations_problem=self._problem,
             upkeep_problems=tuple(self.upkeep.problems.values()),
             clusters=tuple(cluster.status(at) for cluster in self._clusters.values()),
-            links=self._settings.links,
+            links=self._settings.links.make_links(),
             past_alarms={} if published is None else published.past_alarms,
         )
 
@@ -238,7 +245,7 @@ class Monitor:
                     assessment,
                     cluster.sweep if cluster.swept_lately(at) else None,
                     now,
-                    partial(self._settings.overrides.get, name, now=now),
+                    partial(self._overrides.get, name, now=now),
                     None if published is None else published.published_at,
                     self._in_force(now),
                     {} if published is None else published.past_alarms,
@@ -285,12 +292,12 @@ class Monitor:
         if seen.keys() == before.keys() and all(seen[name] is before[name] for name in seen):
             return
         self._owners_seen = seen
-        idle = self._settings.owners.idle(seen)
+        idle = self._owners.idle(seen)
         if new := [entry for entry in idle if entry not in self._idle_owners]:
             log.warning("%s: %s", IDLE_OWNERS, ", ".join(new))
         self._idle_owners = idle
 
     def _in_force(self, now: float) -> bool:
         return self._published is not None and is_in_force(
-            self._published.as_of, now, self._settings.expectations_max_age_seconds
+            self._published.as_of, now, self._settings.expectations.max_age
         )

@@ -15,17 +15,16 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, e
 from exporter.collectors.poller import Poller
 from exporter.domain.formatting import duration, moment
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.links import Links
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.history.published import Published
-from exporter.state.cluster import MonitorSettings, Rhythm
 from exporter.state.monitor import Monitor
 from exporter.web.server import WebServer
 from tests.browser.contrast import contrasts_of
 from tests.groups import groups_of, positions_of
 from tests.judging import table_of
 from tests.lookup_answers import Answer
-from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
+from tests.monitors import monitor_of
+from tests.unit.expectations import HOUR, MONDAY, by_clock, by_wall
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP
 
@@ -68,17 +67,15 @@ def fleet() -> Monitor:
     source.offsets[TopicPartition(*one)] = (0, 4000, NOW - 200 * HOUR)
     source.failures[TopicPartition("events.003", 0)] = Answer(reason=Reason.LEADER_UNREACHABLE)
     rows.append(by_wall(topic="events.001", partition=None))
-    monitor = Monitor(
-        MonitorSettings(
-            {"prod": Rhythm(30.0), "far-away": Rhythm(30.0)},
-            partition_switches=[],
-            expectations_max_age_seconds=8 * DAY,
-            links=Links(
-                "https://grafana.example.org/", "https://grafana.example.org/t?a={cluster}&b={topic}", "https://wiki/x"
-            ),
-        ),
+    monitor = monitor_of(
         clock,
+        {"prod": {}, "far-away": {}},
         version="1.2.3",
+        links={
+            "dashboard": "https://grafana.example.org/",
+            "topic_dashboard": "https://grafana.example.org/t?a={cluster}&b={topic}",
+            "runbook": "https://wiki/x",
+        },
     )
     monitor.take_expectations(Published(NOW - HOUR, NOW - HOUR, {}, {}, table_of(rows)), None)
     poller = Poller("prod", source, [monitor], clock)

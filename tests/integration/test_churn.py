@@ -12,7 +12,7 @@ from tests.workbench import Workbench
 
 def test_a_real_broker_is_shown_without_its_deleted_topics(workbench: Workbench) -> None:
     """A topic is made and another deleted before each of six polls; it is shown no more one poll later."""
-    monitor, there = watching(partition_switches=["current_offset"]), ["churned-a", "churned-b"]
+    monitor, there = watching(metrics={"partition": ["current_offset"]}), ["churned-a", "churned-b"]
     seen = Watch(workbench.bootstrap, ["churned-.*"], sinks=[monitor], metadata_seconds=METADATA_SECONDS)
 
     def shown() -> set[str]:

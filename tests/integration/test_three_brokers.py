@@ -26,7 +26,6 @@ from exporter.history.spool import Spool
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
-from exporter.state.cluster import Rhythm
 from tests.groups import GroupPartition, groups_of
 from tests.integration.auditing import audit, dates, settings_of
 from tests.integration.conftest import NEWEST
@@ -95,7 +94,7 @@ def test_the_third_broker_costs_its_own_partitions_only(
 
     One line of the log names the broker, and one the topic where nobody leads the partitions any more.
     """
-    monitor = watching(Rhythm(BUDGET))
+    monitor = watching(poll={"interval": BUDGET})
     watch = Watch(trio.bootstrap, ["spread"], timeout=TIMEOUT, budget=BUDGET, sinks=[monitor])
     batched = Batched(trio.bootstrap)
     whole = watch.poll()

@@ -10,7 +10,6 @@ from confluent_kafka import Producer
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
-from exporter.settings.schema import MetricsSettings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen, watching
 from tests.lookup_answers import Answer
@@ -25,7 +24,7 @@ def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     """Its advances are counted, no time is shown, and a metric and one line say so; of newer ones the time is shown."""
     kafka.create("aged")
     kafka.write([("aged", 0, DAY_AGO)] * 2 + [("aged", 0, DAY_AGO + 5)])
-    monitor = watching(partition_switches=MetricsSettings().partition)
+    monitor = watching(metrics={})
     watch = Watch(kafka.bootstrap, ["aged"], sinks=[monitor])
     assert seen(watch.reading("aged")) == kafka.observed(0, 3, DAY_AGO + 5)
     kafka.write([("aged", 0, DAY_AGO + 9)])

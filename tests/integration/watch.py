@@ -13,7 +13,6 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SnapshotSink
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.source import KafkaSource
-from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from tests.monitors import monitor_of
 from tests.times import end_of
@@ -21,9 +20,9 @@ from tests.views import Activity, Reading, readings_of
 from tests.waiting import until
 
 
-def watching(rhythm: Rhythm | None = None, **settings: Any) -> Monitor:
+def watching(**settings: Any) -> Monitor:
     """What the exporter makes metrics and pages of one cluster with, which is called ``test``."""
-    return monitor_of(SystemClock(), {"test": rhythm or Rhythm(30.0)}, **settings)
+    return monitor_of(SystemClock(), {"test": {}}, **settings)
 
 
 class AheadClock(SystemClock):

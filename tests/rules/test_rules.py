@@ -16,7 +16,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.domain.polls.readings import TopicPartition
 from exporter.metrics.catalogue import CATALOGUE
-from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from tests.contract.promql import named
 from tests.grafana import ANNOTATIONS, TARGETS
@@ -211,13 +210,13 @@ def test_counters_of_alerts_are_there_at_0_from_the_start() -> None:
 
 def test_groups_that_are_not_read_have_no_counter_of_sweeps() -> None:
     """Without groups.enabled no sweep is missing: no alert on sweeps can fire."""
-    found = exposed_values(monitor_of(ManualClock(), {"prod": Rhythm(30.0, sweep_seconds=None)}))
+    found = exposed_values(monitor_of(ManualClock(), groups={"enabled": False}))
     assert not {"topic_liveness_group_sweeps_total", "topic_liveness_group_list_failures_total"} & set(found)
 
 
 def polled(*, partitions: bool) -> Monitor:
     """An exporter that has polled and swept, with series of partitions or, by metrics.granularity, without."""
-    monitor, poller, source, clock = scene(partitions=partitions)
+    monitor, poller, source, clock = scene("partition" if partitions else "topic")
     poller.poll()
     clock.time += 30
     source.offsets[TopicPartition("orders", 0)] = (0, 45, clock.time - 5)

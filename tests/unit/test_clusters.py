@@ -20,7 +20,6 @@ from exporter.domain.ports import SourceError
 from exporter.history.published import Published
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
-from exporter.state.cluster import Rhythm
 from tests.demo.broker import free_port
 from tests.judging import table_of
 from tests.monitors import monitor_of
@@ -47,8 +46,8 @@ class Pair:
 
     def __init__(self, bad: TableSource | None = None) -> None:
         self.clock = ManualClock()
-        rhythms = {"good": Rhythm(30.0), "bad": Rhythm(30.0, missed_polls=1)}
-        self.monitor = monitor_of(self.clock, rhythms, partition_switches=["current_offset"])
+        own = {"good": {}, "bad": {"poll": {"missed_polls": 1}}}
+        self.monitor = monitor_of(self.clock, own, metrics={"partition": ["current_offset"]})
         self.sources = {"good": TableSource({ORDERS: (0, 7, 1e6)}), "bad": bad or TableSource({ORDERS: (0, 5, 1e6)})}
         self.pollers = {name: Poller(name, source, [self.monitor], self.clock) for name, source in self.sources.items()}
 

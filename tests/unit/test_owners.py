@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain.overrides import Overrides, Owners
+from exporter.domain.overrides import Owners
 from exporter.domain.polls.readings import TopicPartition
-from exporter.domain.verdicts import TopicOverride, TopicOwner
+from exporter.domain.verdicts import TopicOwner
 from exporter.state.monitor import Monitor
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, TableSource
@@ -58,7 +58,10 @@ def test_an_entry_behind_one_that_takes_everything_is_idle() -> None:
     assert known.idle({"prod": ["billing.a"]}) == [f"owners[1] ({BILLING.topics!r})"]
 
 
-KNOWN = Owners([BILLING, TopicOwner("no-such-topic", "nobody")])
+KNOWN = [
+    {"topics": BILLING.topics, "owner": BILLING.owner, "cluster": BILLING.cluster},
+    {"topics": "no-such-topic", "owner": "nobody"},
+]
 
 
 def watched() -> tuple[Monitor, Poller]:
@@ -67,8 +70,7 @@ def watched() -> tuple[Monitor, Poller]:
     offsets: dict[TopicPartition, tuple[int, int, float | None]]
     offsets = {TopicPartition(topic, 0): (0, 5, 1.0) for topic in ("billing.a", "orders")}
     source = TableSource(offsets, owners={"billing.a": "team-payments"})
-    dead = Overrides([TopicOverride(".*", max_silence_seconds=60.0)])
-    monitor = monitor_of(clock, overrides=dead, owners=KNOWN)
+    monitor = monitor_of(clock, overrides=[{"topics": ".*", "max_silence": 60}], owners=KNOWN)
     poller = Poller("prod", source, [monitor], clock)
     for _ in range(9):
         clock.time += 30

@@ -12,7 +12,6 @@ from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaLimits, ReplicaReading, ReplicaState
 from exporter.domain.replicas.matching import Naming
-from exporter.state.cluster import Rhythm
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, Replica, TableSource, replica_readings, replica_table
 
@@ -82,7 +81,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.clock = ManualClock(T0)
-        self.monitor = monitor_of(self.clock, dict.fromkeys(("east", "west"), Rhythm(30.0, 3)))
+        self.monitor = monitor_of(self.clock, {"east": {}, "west": {}})
         self.pollers = {
             name: Poller(name, TableSource({key: (0, 5, T0)}), [self.monitor], self.clock)
             for name, key in (("east", ORDERS), ("west", COPY))

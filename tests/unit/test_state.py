@@ -103,7 +103,7 @@ def promised() -> Published:
     )
 
 
-def scene(*, partitions: bool = True) -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
+def scene(granularity: str = "partition") -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
     """Return a monitor of one cluster with a live, a dead, a new, an empty, a future and an unreadable partition."""
     clock = ManualClock(NOW)
     source = ConfiguredSource(
@@ -118,7 +118,7 @@ def scene(*, partitions: bool = True) -> tuple[Monitor, Poller, ConfiguredSource
         failures={TopicPartition("lost", 0): Answer(reason=Reason.LEADER_UNREACHABLE)},
     )
     switches = ["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"]
-    monitor = monitor_of(clock, partition_switches=switches, partitions=partitions, version="0.0.0-test")
+    monitor = monitor_of(clock, metrics={"partition": switches, "granularity": granularity}, version="0.0.0-test")
     monitor.take_expectations(promised(), None)
     return monitor, Poller("prod", source, [monitor], clock), source, clock
 

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.collectors.poller import Poller
-from exporter.domain.overrides import Overrides
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
@@ -27,7 +26,6 @@ from exporter.history.cluster_states import HistoryProgress, LastState, read_sta
 from exporter.history.published import Published
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
-from exporter.state.cluster import Rhythm
 from tests.exposed import verdict_of_orders
 from tests.judging import table_of
 from tests.monitors import monitor_of
@@ -80,7 +78,10 @@ class Life:
             "prod", self.spool, exporter=exporter, window_seconds=5 * POLL, poll_interval_seconds=POLL, last=last
         )
         self.monitor = monitor_of(
-            clock, {"prod": Rhythm(POLL)}, partition_switches=["last_advance_timestamp"], overrides=Overrides(overrides)
+            clock,
+            poll={"interval": POLL},
+            metrics={"partition": ["last_advance_timestamp"]},
+            overrides=[{"topics": one.topics, "max_silence": one.max_silence_seconds} for one in overrides],
         )
         if row is not None:
             self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)

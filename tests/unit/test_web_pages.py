@@ -10,7 +10,6 @@ from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.queries import Query
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
-from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
 from exporter.web.html import overview, topic, topic_list
 from tests.groups import Group, positions_of, sweep_of
@@ -25,7 +24,7 @@ DAY = 24 * HOUR
 def two_clusters(*, published: bool = True) -> tuple[Monitor, Poller, Poller, ManualClock]:
     """A monitor of ``prod`` with a dead topic and an unreadable one, and of ``test`` with a live one; their pollers."""
     clock = ManualClock(NOW)
-    monitor = monitor_of(clock, dict.fromkeys(("prod", "test"), Rhythm(30.0)))
+    monitor = monitor_of(clock, {"prod": {}, "test": {}})
     gone = [promise("gone", partition, 5 * HOUR, NOW - 90 * HOUR) for partition in (None, 0)]
     if published:
         monitor.take_expectations(publish(*gone), None)
