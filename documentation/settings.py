@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 from collections.abc import Iterator, Mapping
 from functools import cache
 
@@ -12,7 +13,7 @@ from pydantic import BaseModel
 from exporter.settings import schema
 from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
-from exporter.settings.rules import find_section
+from exporter.settings.rules import Section, find_section
 
 
 def show_defaults() -> str:
@@ -48,11 +49,12 @@ def list_settings() -> Iterator[tuple[str, type[BaseModel], str]]:
 @cache
 def read_meanings(section: type[BaseModel]) -> Mapping[str, str]:
     """The docstrings of the fields. Raises KeyError where one has none."""
-    [body] = [node for node in ast.parse(inspect.getsource(section)).body if isinstance(node, ast.ClassDef)]
     docstrings: dict[str, str] = {}
-    for field, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
-            docstrings[field.target.id] = inspect.cleandoc(ast.literal_eval(after.value)).replace("\n", " ")
+    for kind in reversed(section.__mro__[: section.__mro__.index(Section)]):
+        [body] = [node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)]
+        for field, after in itertools.pairwise(body.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
+                docstrings[field.target.id] = inspect.cleandoc(ast.literal_eval(after.value)).replace("\n", " ")
     return {name: docstrings[name] for name in section.model_fields}
 
 

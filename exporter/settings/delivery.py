@@ -11,19 +11,23 @@ from pydantic_core import PydanticCustomError
 
 from exporter.domain.links import Links
 from exporter.settings.rules import (
+    Regex,
     Section,
-    check_regex,
     check_time_zone,
-    check_to,
     check_topic_url,
     check_url,
     parse_file,
+    require_match,
 )
 
 WRITTEN_OUT = "written_out"
 """The type of errors of a secret that is written out."""
 
 Url = Annotated[str, AfterValidator(check_url)]
+Recipient = Annotated[
+    str, require_match(r"[^\s,;\x00-\x1f\x7f]{1,300}", "must be one recipient, such as team@example.org")
+]
+"""Several would get a message again where one of them was not reached."""
 
 
 class ReportSettings(Section):
@@ -76,9 +80,9 @@ class RecipientSettings(Section):
 
     url: SecretFile
     """A file with the URL of one of the services of apprise: mail, Slack, Teams, a webhook, ..."""
-    to: Annotated[str, AfterValidator(check_to)] | None = None
+    to: Recipient | None = None
     r"""The recipient where the URL names none, such as a mail address; may have groups of `owner`: `\1@example.org`."""
-    owner: Annotated[str, AfterValidator(check_regex)] | None = None
+    owner: Regex | None = None
     """Regular expression for whole names of owners, each of which gets its own part. Without it: the whole report."""
 
     @model_validator(mode="after")

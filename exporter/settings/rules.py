@@ -30,26 +30,29 @@ BROKEN_RULES = "broken_rules"
 _LISTEN = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.%]+\]):(?P<port>\d{1,5})", re.ASCII)
 
 
-def require_at_least(minimum: str, parse: Callable[[object], float] = parse_duration) -> AfterValidator:
-    """Return the rule that a value is at least ``minimum``, spelled as in the configuration."""
-    least = parse(minimum)
+def require_range(
+    least: str, most: str | None = None, *, parse: Callable[[object], float] = parse_duration
+) -> AfterValidator:
+    """Return the rule that a value is neither less nor more than these, spelled as in the configuration."""
+    low, high = parse(least), math.inf if most is None else parse(most)
 
     def check(value: float) -> float:
-        if value < least:
-            raise ValueError(f"must be at least {minimum}")
+        if value < low:
+            raise ValueError(f"must be at least {least}")
+        if value > high:
+            raise ValueError(f"must be at most {most}")
         return value
 
     return AfterValidator(check)
 
 
-def require_at_most(maximum: str) -> AfterValidator:
-    """Return the rule that a duration is at most ``maximum``, spelled as in the configuration."""
-    most = parse_duration(maximum)
+def require_match(pattern: str, rule: str) -> AfterValidator:
+    """Return the rule that the whole of a text matches a pattern of ASCII classes."""
 
-    def check(value: float) -> float:
-        if value > most:
-            raise ValueError(f"must be at most {maximum}")
-        return value
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise ValueError(rule)
+        return text
 
     return AfterValidator(check)
 
@@ -58,11 +61,14 @@ Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(spel
 Bytes = Annotated[int, BeforeValidator(parse_size), PlainSerializer(spell_size)]
 
 
-def check_name(name: str) -> str:
-    """Check a name that is used in labels and file names."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name, re.ASCII):
-        raise ValueError("must be 1 to 100 letters, digits, '.', '_' or '-', starting with a letter or digit")
-    return name
+Name = Annotated[
+    str,
+    require_match(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
+        "must be 1 to 100 letters, digits, '.', '_' or '-', starting with a letter or digit",
+    ),
+]
+"""What is used in labels and file names."""
 
 
 def check_regex(pattern: str) -> str:
@@ -75,6 +81,8 @@ def check_regex(pattern: str) -> str:
         raise ValueError("must be a regular expression with fewer groups within groups") from None
     return pattern
 
+
+Regex = Annotated[str, AfterValidator(check_regex)]
 
 _UNALIKE = re.compile(r"(?<!\\)(\(\?(?!:|=|!|<=|<!|i\))|\{(?!\d+(,\d*)?\})|&&|\[[^\]]*\[)")
 """What Python and Java interpret differently: named groups, most flags, a literal ``{``, sets within sets."""
@@ -120,11 +128,7 @@ def check_slot(seconds: float) -> float:
     return seconds
 
 
-def check_not_empty(text: str) -> str:
-    """Check that a text is not blank."""
-    if not text.strip():
-        raise ValueError("must not be empty")
-    return text
+NotEmpty = Annotated[str, require_match(r"(?s).*\S.*", "must not be empty")]
 
 
 def check_owner(text: str) -> str:
@@ -133,7 +137,9 @@ def check_owner(text: str) -> str:
         raise ValueError("must be at most 200 printable characters")
     if re.search(r"\\(?![1-9]|g<)", text):
         raise ValueError(r"must have a backslash only before a group of topics, such as \1 or \g<team>")
-    return check_not_empty(text)
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
 
 
 def check_url(text: str) -> str:
@@ -167,13 +173,6 @@ def check_topic_url(text: str) -> str:
     return text
 
 
-def check_to(text: str) -> str:
-    """Check one recipient: several would get a message again where one of them was not reached."""
-    if not re.fullmatch(r"[^\s,;\x00-\x1f\x7f]{1,300}", text):
-        raise ValueError("must be one recipient, such as team@example.org")
-    return text
-
-
 def parse_folder(value: object) -> Location:
     """Return a path, with ``~`` replaced, or a URI of object storage."""
     if isinstance(value, Path | ObjectPath):
@@ -204,20 +203,6 @@ def parse_kafka(value: object) -> KafkaProperties:
             raise PydanticCustomError(BROKEN_RULES, "breaks rules", {"rules": rules})
         return KafkaProperties.parse(value)
     raise PydanticCustomError("dict_type", "must be a mapping of librdkafka properties")
-
-
-def check_region(name: str) -> str:
-    """Check an AWS region."""
-    if not re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d+", name, re.ASCII):
-        raise ValueError("must be an AWS region, such as eu-central-1")
-    return name
-
-
-def check_role(arn: str) -> str:
-    """Check the ARN of an AWS role."""
-    if not re.fullmatch(r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+", arn, re.ASCII):
-        raise ValueError("must be the ARN of a role, such as arn:aws:iam::123456789012:role/liveness")
-    return arn
 
 
 def default_exporter() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -24,14 +24,12 @@ from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import parse_size
 from exporter.settings.rules import (
     Bytes,
+    Name,
+    NotEmpty,
+    Regex,
     Seconds,
     Section,
     check_listen,
-    check_name,
-    check_not_empty,
-    check_regex,
-    check_region,
-    check_role,
     check_slot,
     check_window,
     default_exporter,
@@ -39,13 +37,17 @@ from exporter.settings.rules import (
     parse_file,
     parse_folder,
     parse_kafka,
-    require_at_least,
-    require_at_most,
+    require_match,
+    require_range,
 )
 from exporter.settings.topics import CalendarSettings, OutageSettings, OverrideSettings, OwnerSettings
 from exporter.storage.files import Location
 
 ERROR_TOPICS = r"(.*[._-])?(?i:dlq|dlt|dead[._-]?letters?|retry|retries|errors?|poison)([._-].*)?|.*(DLQ|DLT)"
+
+S = TypeVar("S", bound=Section)
+
+Interval = Annotated[Seconds, require_range("5s", "1d")]
 
 PartitionMetric = Literal[
     "current_offset",
@@ -69,22 +71,36 @@ def _in_order(names: tuple[PartitionMetric, ...]) -> tuple[PartitionMetric, ...]
     return tuple(name for name in get_args(PartitionMetric) if name in names)
 
 
+_Role = Annotated[
+    str,
+    require_match(
+        r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+",
+        "must be the ARN of a role, such as arn:aws:iam::123456789012:role/liveness",
+    ),
+]
+
+
 class AwsMskIam(Section):
     """Amazon MSK with IAM: the region of the tokens and the role to assume. Without a role, the default credentials."""
 
-    region: Annotated[str, AfterValidator(check_region)]
+    region: Annotated[str, require_match(r"[a-z]{2,}(-[a-z]+)+-\d+", "must be an AWS region, such as eu-central-1")]
     """The region that tokens are signed for."""
-    role_arn: Annotated[str, AfterValidator(check_role)] | None = None
+    role_arn: _Role | None = None
     """The role to assume; without it the default credentials of AWS."""
 
 
-class TopicFilter(Section):
-    """Which topics are watched: regular expressions that match the whole name."""
+class NameFilter(Section):
+    """Which names are meant."""
 
-    include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
+    include: tuple[Regex, ...] = (".*",)
     """Regular expressions that match whole names."""
-    exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
+    exclude: tuple[Regex, ...] = ()
     """Regular expressions that match whole names; they win over `include`."""
+
+
+class TopicFilter(NameFilter):
+    """Which topics are watched."""
+
     internal: bool = False
     """Also `__consumer_offsets` and the like."""
 
@@ -92,10 +108,10 @@ class TopicFilter(Section):
 class PollSettings(Section):
     """How often clusters are polled. Durations in seconds."""
 
-    interval: Annotated[Seconds, require_at_least("5s"), require_at_most("1d")] = 30.0
+    interval: Interval = 30.0
     """5s to 1d. The requests of a poll share this time, and each kind gets a second at least: with a slow network
     a poll takes longer, and polls are fewer. Where history is written it must not exceed `history.window`."""
-    request_timeout: Annotated[Seconds, require_at_least("1s"), require_at_most("1h")] = 10.0
+    request_timeout: Annotated[Seconds, require_range("1s", "1h")] = 10.0
     """1s to 1h. Without an answer in time a partition is unreadable in this poll."""
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
     """1 to 1000. One interval after so many, the series of a cluster are withdrawn."""
@@ -104,7 +120,7 @@ class PollSettings(Section):
 class TieredSettings(Section):
     """How often partitions with remote storage are looked up, besides the polls. Seconds."""
 
-    interval: Annotated[Seconds, require_at_least("5s"), require_at_most("1d")] = 300.0
+    interval: Interval = 300.0
     """5s to 1d. How often they are looked up."""
 
 
@@ -113,37 +129,25 @@ class InspectionSettings(Section):
 
     log_sizes: bool = False
     """Bytes on the brokers' disks; needs Describe on the cluster."""
-    interval: Annotated[Seconds, require_at_least("5s"), require_at_most("1d")] = 300.0
+    interval: Interval = 300.0
     """5s to 1d. How often brokers are asked."""
 
 
-class GroupSettings(Section):
-    """Which consumer groups are watched, and how often. Seconds.
-
-    ``include`` and ``exclude`` are regular expressions that match whole names.
-    """
+class GroupSettings(NameFilter):
+    """Which consumer groups are watched, and how often."""
 
     enabled: bool = True
     """Whether groups are read."""
-    include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
-    """Regular expressions that match whole names."""
-    exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
-    """Regular expressions that match whole names; they win over `include`."""
-    interval: Annotated[Seconds, require_at_least("5s"), require_at_most("1d")] = 60.0
+    interval: Interval = 60.0
     """5s to 1d. Also the time limit of one sweep."""
     time_lag: bool = True
     """Lag in seconds as well."""
-    tolerance: Annotated[Seconds, require_at_least("0s")] = 5.0
+    tolerance: Annotated[Seconds, require_range("0s")] = 5.0
     """0s to 36500d. The largest uncertainty of a time lag: this, or 5 % of the lag where that is more."""
 
 
-class ReplicaSettings(Section):
-    r"""A pair of clusters: ``target`` holds replicas of topics of ``source``. Also how replicas are named.
-
-    ``include`` and ``exclude`` are regular expressions that match whole names of source topics. ``alias`` is
-    MirrorMaker's name of the source cluster. ``pattern`` matches whole names of source topics, and ``replacement`` is
-    the name of the replica, with ``\1`` for a group. Durations in seconds.
-    """
+class ReplicaSettings(NameFilter):
+    """A pair of clusters: ``target`` holds replicas of topics of ``source``. Also which, and how they are named."""
 
     source: str
     """The cluster that is copied."""
@@ -151,21 +155,17 @@ class ReplicaSettings(Section):
     """The cluster with the replicas."""
     policy: Literal["default", "identity", "regex"] = "default"
     """How replicas are named: `default` with the alias before the name, `identity` unchanged, `regex` by `pattern`."""
-    alias: Annotated[str, AfterValidator(check_not_empty)] | None = None
+    alias: NotEmpty | None = None
     """MirrorMaker's name of the source cluster; without it `source`."""
-    separator: Annotated[str, AfterValidator(check_not_empty)] = "."
+    separator: NotEmpty = "."
     """Between alias and name."""
-    pattern: Annotated[str, AfterValidator(check_regex)] | None = None
+    pattern: Regex | None = None
     """Matches whole names of source topics, with `policy: regex`."""
     replacement: str | None = None
     r"""The name of the replica, with `\1` for a group of `pattern`."""
-    include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
-    """Regular expressions that match whole names of source topics."""
-    exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
-    """Regular expressions that match whole names of source topics; they win over `include`."""
-    behind_after: Annotated[Seconds, require_at_least("0s")] = 60.0
+    behind_after: Annotated[Seconds, require_range("0s")] = 60.0
     """0s to 36500d. A replica is behind when its newest record is older than that of its source by more than this."""
-    stopped_after: Annotated[Seconds, require_at_least("1s")] = 300.0
+    stopped_after: Annotated[Seconds, require_range("1s")] = 300.0
     """1s to 36500d. How long a replica may be silent with something to copy."""
     trailing_markers: Annotated[int, Field(ge=0, le=1_000)] = 1
     """0 to 1000. Offsets at the end of a source partition that may be transaction markers."""
@@ -197,7 +197,7 @@ class ReplicaSettings(Section):
 class ClusterSettings(Section):
     """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
 
-    name: Annotated[str, AfterValidator(check_name)]
+    name: Name
     """The label `kafka_cluster`."""
     kafka: Annotated[KafkaProperties, BeforeValidator(parse_kafka), PlainSerializer(KafkaProperties.show)]
     """Any librdkafka property, passed through."""
@@ -231,21 +231,21 @@ class HistorySettings(Section):
     """A folder of this host, or in object storage: `s3://BUCKET/FOLDER`."""
     window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
     """1s to 1h. The length of a history interval. Must divide an hour evenly."""
-    max_bytes: Annotated[Bytes, require_at_least("1MiB", parse_size)] = 10 * 2**30
+    max_bytes: Annotated[Bytes, require_range("1MiB", parse=parse_size)] = 10 * 2**30
     """1MiB to 1048576TiB. Past that the oldest files are deleted and counted."""
 
 
 class ExpectationSettings(Section):
     """The maximum age of published expectations, in seconds; the exporter ignores older ones."""
 
-    max_age: Annotated[Seconds, require_at_least("1m")] = 8 * 86400.0
+    max_age: Annotated[Seconds, require_range("1m")] = 8 * 86400.0
     """1m to 36500d. Older ones are not used: no topic is judged, except by an override or its age."""
 
 
 class BackfillSettings(Section):
     """How far back ``backfill`` goes, and the length of its slots. Seconds."""
 
-    horizon: Annotated[Seconds, require_at_least("1h"), require_at_most("3650d")] = 56 * 86400.0
+    horizon: Annotated[Seconds, require_range("1h", "3650d")] = 56 * 86400.0
     """1h to 3650d. How much history it writes, before the newest record of each partition."""
     slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
     """1m to 1h. Must divide an hour evenly. Shorter slots need more look-ups."""
@@ -254,20 +254,20 @@ class BackfillSettings(Section):
 class AuditSettings(Section):
     """What ``audit`` knows topics by."""
 
-    error_topics: Annotated[str, AfterValidator(check_regex)] = ERROR_TOPICS
+    error_topics: Regex = ERROR_TOPICS
     """Matches whole names of dead-letter, retry and error topics, which are usually silent."""
 
 
 class RollupSettings(Section):
     """What ``rollup`` passes to Spark."""
 
-    master: Annotated[str, AfterValidator(check_not_empty)] = "local[*]"
+    master: NotEmpty = "local[*]"
     """Where Spark runs."""
     false_alarms_per_1000_topic_weeks: Annotated[float | None, Field(ge=0.01, le=1000.0)] = 2.0
     """0.01 to 1000. The false alarms that you accept: thresholds are fitted to them."""
     false_alarms_a_week: Annotated[float | None, Field(ge=0.01, le=1000.0)] = None
     """0.01 to 1000. The same in the whole fleet, whatever its size; in place of `false_alarms_per_1000_topic_weeks`."""
-    retention: Annotated[Seconds, require_at_least("52w")] = KEPT_DAYS * 86400.0
+    retention: Annotated[Seconds, require_range("52w")] = KEPT_DAYS * 86400.0
     """52w to 36500d. For how long days, verdicts and other results are kept: [Tables](history.md)."""
 
     @model_validator(mode="after")
@@ -318,7 +318,7 @@ class Settings(Section):
 
     clusters: tuple[ClusterSettings, ...] = ()
     """The Kafka clusters."""
-    exporter: Annotated[str, AfterValidator(check_name)] = Field(default_factory=default_exporter)
+    exporter: Name = Field(default_factory=default_exporter)
     """The name in the history; unique for each exporter. Default: the name of the host."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
     """1 to 1000000. Look-ups beside the polls at each broker at most: of a backfill, an audit, time lags. A twentieth
@@ -374,10 +374,12 @@ class Settings(Section):
 
     def poll_of(self, cluster: ClusterSettings) -> PollSettings:
         """Return the poll settings of a cluster: its own, and ``poll`` for the rest."""
-        own = {name: getattr(cluster.poll, name) for name in cluster.poll.model_fields_set}
-        return self.poll.model_copy(update=own)
+        return _with_own(self.poll, cluster.poll)
 
     def groups_of(self, cluster: ClusterSettings) -> GroupSettings:
         """Return the group settings of a cluster: its own, and ``groups`` for the rest."""
-        own = {name: getattr(cluster.groups, name) for name in cluster.groups.model_fields_set}
-        return self.groups.model_copy(update=own)
+        return _with_own(self.groups, cluster.groups)
+
+
+def _with_own(general: S, own: S) -> S:
+    return general.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})

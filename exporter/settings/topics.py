@@ -12,28 +12,30 @@ from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS, Outage, TopicOverride, TopicOwner
 from exporter.settings.calendars import check_calendar, days_of
 from exporter.settings.rules import (
+    Regex,
     Seconds,
     Section,
     check_owner,
     check_portable,
-    check_regex,
     check_time_zone,
     parse_moment,
-    require_at_least,
+    require_range,
 )
 
 
-class OverrideSettings(Section):
-    """What is known about topics, in place of history: one of ``max_silence``, ``muted_until``, ``retired``.
-
-    ``topics`` is a regular expression that matches whole names. ``muted_until`` is in UTC where it names no zone.
-    """
+class TopicSettings(Section):
+    """Something that is known of the topics of a name."""
 
     topics: Annotated[str, AfterValidator(check_portable)]
     """A regular expression that matches whole names."""
     cluster: str | None = None
     """Only topics of this cluster; without it of all."""
-    max_silence: Annotated[Seconds, require_at_least("1m")] | None = None
+
+
+class OverrideSettings(TopicSettings):
+    """What is known about topics, in place of history: one of ``max_silence``, ``muted_until``, ``retired``."""
+
+    max_silence: Annotated[Seconds, require_range("1m")] | None = None
     """At least 1m. Dead past that, suspect past three quarters of it."""
     muted_until: Annotated[datetime, BeforeValidator(parse_moment)] | None = None
     """Not judged until then; in UTC where it names no zone."""
@@ -52,16 +54,9 @@ class OverrideSettings(Section):
         return TopicOverride(self.topics, self.cluster, self.max_silence, muted_until, self.retired)
 
 
-class OutageSettings(Section):
-    """A known outage of topics. Silences within it do not count as false alarms.
+class OutageSettings(TopicSettings):
+    """A known outage of topics. Silences within it do not count as false alarms."""
 
-    ``topics`` is a regular expression that matches whole names. Times are in UTC where they name no zone.
-    """
-
-    topics: Annotated[str, AfterValidator(check_portable)]
-    """A regular expression that matches whole names."""
-    cluster: str | None = None
-    """Only topics of this cluster; without it of all."""
     since: Annotated[datetime, BeforeValidator(parse_moment)]
     """When it began; in UTC where it names no zone."""
     until: Annotated[datetime, BeforeValidator(parse_moment)]
@@ -82,18 +77,16 @@ class OutageSettings(Section):
         return Outage(self.topics, self.since.timestamp(), self.until.timestamp(), self.cluster)
 
 
-class CalendarSettings(Section):
+class CalendarSettings(TopicSettings):
     """The public holidays of topics: on such a day the traffic clock of a topic that has quiet days stands still.
 
-    ``topics`` is a regular expression that matches whole names. The first entry that matches applies.
+    The first entry that matches applies.
     """
 
     calendar: Annotated[str, AfterValidator(check_calendar)]
     """A country, with or without a region, by their ISO 3166 codes: `DE`, `DE-BY`."""
-    topics: Annotated[str, AfterValidator(check_regex)] = ".*"
+    topics: Regex = ".*"
     """A regular expression that matches whole names."""
-    cluster: str | None = None
-    """Only topics of this cluster; without it of all."""
     time_zone: Annotated[str, AfterValidator(check_time_zone)] = "UTC"
     """Where its days begin and end."""
 
@@ -102,18 +95,13 @@ class CalendarSettings(Section):
         return Calendar(self.topics, self.calendar, days_of(self.calendar, self.time_zone, year), self.cluster)
 
 
-class OwnerSettings(Section):
-    r"""The owner of topics. The first entry that matches the whole name of a topic applies.
+class OwnerSettings(TopicSettings):
+    """The owner of topics. The first entry that matches the whole name of a topic applies."""
 
-    ``owner`` may refer to groups of ``topics``: ``\1`` where the name of the team is part of the topic's.
-    """
-
-    topics: Annotated[str, AfterValidator(check_regex)]
+    topics: Regex
     """A regular expression that matches whole names."""
     owner: Annotated[str, AfterValidator(check_owner)]
     r"""The owner; `\1` is the first group of the pattern."""
-    cluster: str | None = None
-    """Only topics of this cluster; without it of all."""
 
     @model_validator(mode="after")
     def _groups_exist(self) -> Self:
