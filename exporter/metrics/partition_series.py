@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from exporter.domain.arrays import Flags, Floats
 from exporter.domain.judging.detection import Assessment
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import ANSWERED, State
-from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot
+from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.catalogue import PARTITION_METRICS
 from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, mask_nan
@@ -28,7 +28,7 @@ class PartitionSeries:
     """Renders a series for each partition and each enabled metric."""
 
     def __init__(self, cluster: str, switches: Collection[str]) -> None:
-        self._metrics = [each for each in PARTITION_METRICS if each.switch is None or each.switch in switches]
+        self._names = {each.name for each in PARTITION_METRICS if each.switch is None or each.switch in switches}
         self._start = f'{{kafka_cluster="{escape(cluster)}",topic="'
         self._rendered = Rendered(
             self._labels_of, {_STATE: _STATE_TAILS.__getitem__, _VERDICT: _VERDICT_TAILS.__getitem__}
@@ -36,13 +36,8 @@ class PartitionSeries:
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
-        columns = {
-            metric.name: _COLUMNS[metric.switch or metric.name](snapshot, assessment)
-            for metric in self._metrics
-            if metric.name != _STALENESS
-        }
-        shown = {metric.name for metric in self._metrics}
-        growing = {_STALENESS: Growing(_stale_since(snapshot))} if _STALENESS in shown else {}
+        columns = {name: column for name, column in _columns(snapshot, assessment).items() if name in self._names}
+        growing = {_STALENESS: Growing(_stale_since(snapshot.table))} if _STALENESS in self._names else {}
         return self._rendered.update(snapshot.table.layout, columns, growing)
 
     def _labels_of(self, layout: Layout) -> list[str]:
@@ -51,79 +46,39 @@ class PartitionSeries:
         return [f'{starts[topic]}{partition}"' for topic, partition in numbers]
 
 
-def _newest(snapshot: Snapshot) -> Floats:
-    newest: Floats = np.where(snapshot.table.read, snapshot.table.newest, np.nan)
-    return newest
+def _columns(snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
+    """Return the column that each metric shows; replicas of topics that could not be described are unknown."""
+    table, members, judged = snapshot.table, snapshot.metadata.membership, assessment.of_partitions
+    leader, state = table.leader_now, table.state_now
+    described = (snapshot.metadata.reason_of_topics == ANSWERED)[table.layout.topic]
+    replicas, in_sync = np.diff(members.first_replica), np.diff(members.first_in_sync)
+    preferred = np.full(len(table), NO_LEADER, dtype=np.int32)
+    preferred[replicas > 0] = members.replicas[members.first_replica[:-1][replicas > 0]]
+    led = (members.leader == preferred) & (members.leader != NO_LEADER)
+    found = {
+        "current_offset": (table.latest, table.read),
+        "oldest_offset": (table.earliest, table.read),
+        "last_record_timestamp_seconds": mask_nan(np.where(table.read, table.newest, np.nan)),
+        "last_advance_timestamp_seconds": mask_nan(judged.last_advance),
+        "expected_by_timestamp_seconds": mask_nan(judged.expected_by),
+        "leader": (leader, leader != NO_LEADER),
+        "replicas": (replicas, described),
+        "in_sync_replica": (in_sync, described),
+        "leader_is_preferred": (led.astype(np.int8), described & (replicas > 0)),
+        "under_replicated_partition": ((in_sync < replicas).astype(np.int8), described),
+        "earliest_local_offset": _in_tiers(table.earliest_local, table.read),
+        "latest_tiered_offset": _in_tiers(table.latest_tiered, table.read),
+        "state": (state, state != STATE_CODES[State.OBSERVED]),
+        "verdict": (judged.verdict, ~np.isin(judged.verdict, _UNREMARKABLE)),
+    }
+    return {f"kafka_topic_partition_{name}": column for name, column in found.items()}
 
 
-def _stale_since(snapshot: Snapshot) -> Floats:
-    contradictory = snapshot.table.state == STATE_CODES[State.CONTRADICTORY]
-    return np.where(contradictory, np.nan, _newest(snapshot))
-
-
-def _leader(snapshot: Snapshot, _: Assessment) -> Column:
-    table = snapshot.table
-    leader = table.leader_now
-    return leader, leader != NO_LEADER
+def _stale_since(table: Table) -> Floats:
+    contradictory = table.state == STATE_CODES[State.CONTRADICTORY]
+    return np.where(contradictory | ~table.read, np.nan, table.newest)
 
 
 def _in_tiers(offsets: Floats, read: Flags) -> Column:
     known = read & ~np.isnan(offsets)
     return np.where(known, offsets, 0).astype(np.int64), known
-
-
-def _state(snapshot: Snapshot, _: Assessment) -> Column:
-    state = snapshot.table.state_now
-    return state, state != STATE_CODES[State.OBSERVED]
-
-
-def _verdict(_: Snapshot, assessment: Assessment) -> Column:
-    verdict = assessment.of_partitions.verdict
-    return verdict, ~np.isin(verdict, _UNREMARKABLE)
-
-
-def _described(snapshot: Snapshot) -> Flags:
-    """Return which partitions belong to topics that could be described: replicas of others are unknown."""
-    described: Flags = (snapshot.metadata.reason_of_topics == ANSWERED)[snapshot.table.layout.topic]
-    return described
-
-
-def _replicas(snapshot: Snapshot, _: Assessment) -> Column:
-    return np.diff(snapshot.metadata.membership.first_replica), _described(snapshot)
-
-
-def _in_sync(snapshot: Snapshot, _: Assessment) -> Column:
-    return np.diff(snapshot.metadata.membership.first_in_sync), _described(snapshot)
-
-
-def _under_replicated(snapshot: Snapshot, _: Assessment) -> Column:
-    members = snapshot.metadata.membership
-    return (np.diff(members.first_in_sync) < np.diff(members.first_replica)).astype(np.int8), _described(snapshot)
-
-
-def _leader_is_preferred(snapshot: Snapshot, _: Assessment) -> Column:
-    members = snapshot.metadata.membership
-    assigned = np.diff(members.first_replica) > 0
-    preferred = np.full(len(assigned), NO_LEADER, dtype=np.int32)
-    preferred[assigned] = members.replicas[members.first_replica[:-1][assigned]]
-    led = (members.leader == preferred) & (members.leader != NO_LEADER)
-    return led.astype(np.int8), _described(snapshot) & assigned
-
-
-_COLUMNS: Mapping[str, Callable[[Snapshot, Assessment], Column]] = {
-    "current_offset": lambda snapshot, _: (snapshot.table.latest, snapshot.table.read),
-    "oldest_offset": lambda snapshot, _: (snapshot.table.earliest, snapshot.table.read),
-    "last_record_timestamp": lambda snapshot, _: mask_nan(_newest(snapshot)),
-    "last_advance_timestamp": lambda _, assessment: mask_nan(assessment.of_partitions.last_advance),
-    "expected_by": lambda _, assessment: mask_nan(assessment.of_partitions.expected_by),
-    "leader": _leader,
-    "replicas": _replicas,
-    "in_sync_replica": _in_sync,
-    "leader_is_preferred": _leader_is_preferred,
-    "under_replicated_partition": _under_replicated,
-    "earliest_local_offset": lambda snapshot, _: _in_tiers(snapshot.table.earliest_local, snapshot.table.read),
-    "latest_tiered_offset": lambda snapshot, _: _in_tiers(snapshot.table.latest_tiered, snapshot.table.read),
-    _STATE: _state,
-    _VERDICT: _verdict,
-}
-"""The column that each metric shows, by its switch, or its name where it has none."""

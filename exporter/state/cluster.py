@@ -95,7 +95,7 @@ class Cluster:
         known = advances[~np.isnan(advances)]
         return replace(
             outline,
-            newest_record=newest_of_all(snapshot.table),
+            last_record=newest_of_all(snapshot.table),
             last_advance=float(known.max()) if len(known) else None,
             states=_counted(STATES, np.bincount(snapshot.table.state_now, minlength=len(STATES))),
             verdicts=_counted(VERDICTS, assessment.verdicts.sum(axis=0)),

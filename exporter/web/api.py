@@ -18,7 +18,6 @@ from starlette.routing import BaseRoute, Route
 
 from exporter.domain.groups.readers import groups_of
 from exporter.domain.judging.current_facts import ClusterFacts, explain_subject
-from exporter.domain.judging.incidents import Incident
 from exporter.domain.judging.queries import SORTS, Page, Query, partitions, topics
 from exporter.domain.polls.readings import Reason, State
 from exporter.domain.verdicts import Verdict
@@ -28,6 +27,12 @@ MAX_LIMIT = 1000
 """Items of one page."""
 
 PREFIX = "/api/v1"
+_OF_CLUSTER = (
+    *("cluster_id", "up", "condition", "last_poll", "poll_seconds", "topics", "partitions"),
+    *("last_record", "last_advance", "states", "verdicts", "topic_verdicts"),
+)
+"""What is told of a cluster besides its name."""
+
 _PARTITION = re.compile("[0-9]{1,9}")
 
 RunInWorker = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -88,13 +93,8 @@ def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
             {
                 "cluster": one.cluster,
                 "name": incident.name,
-                "topics": incident.topics,
-                "with_expectation": incident.with_expectation,
-                "since": incident.since,
-                "until": incident.until,
-                "leader": incident.leader,
-                "most": incident.most,
-                "falling": _falling(incident),
+                **asdict(incident),
+                "falling": incident.falling and incident.falling._asdict(),
                 "evidence": str(incident),
             }
             for one in known
@@ -175,26 +175,8 @@ def _envelope(status: Status, unknown: Mapping[str, str], query: Query, page: Pa
     return {"as_of": status.now, "not_read": unknown, **paging, "items": page.items}
 
 
-def _falling(incident: Incident) -> Mapping[str, object] | None:
-    return None if incident.falling is None else incident.falling._asdict()
-
-
 def _cluster(cluster: ClusterStatus) -> Mapping[str, Any]:
-    return {
-        "cluster": cluster.name,
-        "cluster_id": cluster.cluster_id,
-        "up": cluster.up,
-        "condition": cluster.condition,
-        "last_poll": cluster.last_poll,
-        "poll_seconds": cluster.poll_seconds,
-        "topics": cluster.topics,
-        "partitions": cluster.partitions,
-        "last_record": cluster.newest_record,
-        "last_advance": cluster.last_advance,
-        "states": cluster.states,
-        "verdicts": cluster.verdicts,
-        "topic_verdicts": cluster.topic_verdicts,
-    }
+    return {"cluster": cluster.name, **{name: getattr(cluster, name) for name in _OF_CLUSTER}}
 
 
 FILTERS = ("cluster", "topic", "verdict", "state", "owner", "search", "sort", "limit", "offset")

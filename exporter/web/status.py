@@ -25,7 +25,7 @@ class ClusterStatus:
     """Why the latest poll gave nothing."""
     topics: int | None = None
     partitions: int | None = None
-    newest_record: float | None = None
+    last_record: float | None = None
     """The largest record timestamp, set by a producer or a broker."""
     last_advance: float | None = None
     """When an end offset was last seen to move, which no producer can set wrongly."""
