@@ -331,7 +331,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     try:
         settings = load_settings(config, bootstrap_server, os.environ)
     except SettingsError as error:
-        write(sys.stdout, checks.unusable(error), style)
+        write(sys.stdout, checks.explain_unusable(error), style)
         return ExitCode.NOT_STARTED
     # The findings report everything; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)

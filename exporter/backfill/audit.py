@@ -51,7 +51,7 @@ class AuditReader:
         self._source, self._cluster, self._clock, self._tick = source, cluster, clock, tick
         self.metadata = metadata
         self._layout = metadata.membership.layout
-        self._ends = PartitionEnds.unread(len(self._layout))
+        self._ends = PartitionEnds.make_unread(len(self._layout))
         self._pasts = TopicPasts(source, metadata, cluster, clock, self._ends, overrides=overrides)
         self._advanced = np.zeros(len(self._layout), np.bool_)
 
@@ -86,7 +86,7 @@ class AuditReader:
         Waits until ``not_before``, in monotonic seconds, if there is any.
         """
         written = self._written(self._last_records())
-        rows = np.flatnonzero(~written[self._layout.topic] & self._ends.readable(self.metadata))
+        rows = np.flatnonzero(~written[self._layout.topic] & self._ends.find_readable(self.metadata))
         if len(rows):
             time.sleep(max(0.0, not_before - self._clock.monotonic()))
         for at in range(0, len(rows), PARTITIONS_AT_ONCE):

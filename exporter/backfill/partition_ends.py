@@ -41,7 +41,7 @@ class PartitionEnds:
     """Brokers that gave no answer. They get no further request."""
 
     @classmethod
-    def unread(cls, count: int) -> PartitionEnds:
+    def make_unread(cls, count: int) -> PartitionEnds:
         """Return the columns of partitions that were not read yet."""
         numbers, no = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         return cls(
@@ -55,7 +55,7 @@ class PartitionEnds:
             np.full(count, np.nan),
         )
 
-    def readable(self, metadata: Metadata) -> Flags:
+    def find_readable(self, metadata: Metadata) -> Flags:
         """Return which partitions were read, and have a leader that answers."""
         leader = metadata.membership.leader
         readable: Flags = (self.reason == ANSWERED) & (leader != NO_LEADER) & ~np.isin(leader, list(self.gone))

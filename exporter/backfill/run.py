@@ -151,7 +151,7 @@ class Backfill:
             # Not rounded to slots: a later run that succeeds must not write a window with the same key.
             end = cutoffs.end[rows]
             begin = np.maximum(0.0, end - self._request.horizon)
-            windows = Windows.concatenate([windows, Windows.failures(rows, begin, end, failed[rows])])
+            windows = Windows.concatenate([windows, Windows.make_failures(rows, begin, end, failed[rows])])
             gone = metadata.membership.leader[rows_with(failed, list(GONE))]
             self._gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
             self._read_at = -math.inf

@@ -79,7 +79,7 @@ class Windows(ColumnSet):
     """The reason code of unknown history. With a reason only ``start`` and ``end`` have a meaning."""
 
     @classmethod
-    def failures(cls, rows: Rows, start: Floats, end: Floats, reason: Codes) -> Windows:
+    def make_failures(cls, rows: Rows, start: Floats, end: Floats, reason: Codes) -> Windows:
         """Return a window for each of these rows, with the reason why its history is unknown."""
         failed = cls.blank(len(rows))
         return replace(failed, row=rows, start=start, end=end, reason=reason.astype(np.int8))

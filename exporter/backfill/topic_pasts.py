@@ -120,7 +120,9 @@ class TopicPasts:
     def _choose(self, topics: Rows, last: Floats) -> tuple[Rows, Floats]:
         """Return the partitions that show the past of topics best, and how far back to search each, in seconds."""
         ends, topic = self._ends, self._layout.topic
-        rows = np.flatnonzero(np.isin(topic, topics) & ends.readable(self._metadata) & (ends.latest > ends.earliest))
+        rows = np.flatnonzero(
+            np.isin(topic, topics) & ends.find_readable(self._metadata) & (ends.latest > ends.earliest)
+        )
         number = np.searchsorted(topics, topic[rows])
         records = ends.latest[rows] - ends.earliest[rows]
         few = np.bincount(number, records, len(topics)) <= RECORDS_OF_TOPIC

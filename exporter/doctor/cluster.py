@@ -63,12 +63,12 @@ def listeners(seen: PolledCluster) -> Iterator[Finding]:
 def judge_poll(seen: PolledCluster) -> Iterator[Finding]:
     """Check what the poll could read of brokers, topics and their settings."""
     snapshot = seen.snapshot
-    unreadable = problems.unreadable(snapshot)
+    unreadable = problems.explain_unreadable(snapshot)
     lost = bool((~snapshot.table.read).any() or snapshot.metadata.invisible)
     found = (
         (
             "versions",
-            problems.too_old(snapshot),
+            problems.explain_old_brokers(snapshot),
             "what they lead has no newest timestamp (state unsupported)",
             "upgrade to Kafka 3.0 or newer; the exporter notices it within a minute",
         ),
@@ -164,7 +164,7 @@ def judge_sweep(sweep: GroupSweep) -> Iterator[Finding]:
     offsets = plural(sweep.partitions.get("ok", 0), "committed offset")
     read = f"{plural(sweep.read, 'consumer group')} read in {sweep.duration_seconds:.1f} s, with {offsets}"
     yield Finding(check, Severity.OK, read)
-    if problem := problems.unswept(sweep):
+    if problem := problems.explain_unswept(sweep):
         what, _, right = problem.partition(STEP)
         fix = _GRANT_GROUPS if right else "check that their coordinators are up, then run `doctor` again"
         severity = Severity.WARNING if sweep.failures or sweep.unlisted else Severity.NOTE

@@ -32,7 +32,7 @@ def exit_code(findings: Iterable[Finding]) -> ExitCode:
     return ExitCode.FOUND if any(finding.severity in _LOST for finding in findings) else ExitCode.DONE
 
 
-def unusable(error: SettingsError) -> list[Finding]:
+def explain_unusable(error: SettingsError) -> list[Finding]:
     """Return a finding for each problem of a configuration that cannot be used."""
     costs, fix = "nothing runs, and nothing else was checked", "correct it: `topic-liveness serve --help` shows how"
     return [Finding("configuration", Severity.ERROR, problem, costs, fix) for problem in error.problems]

@@ -21,7 +21,7 @@ from exporter.clock import boot_id
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.table import STATES, ClusterChange
-from exporter.history.tables import ForeignFileError, open_regular_file, safe
+from exporter.history.tables import ForeignFileError, escape_name, open_regular_file
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
 
@@ -53,7 +53,7 @@ class LastState:
 
 def state_file(history: Location, cluster: str, exporter: str) -> Location:
     """Return the state file of a cluster."""
-    return history / "state" / safe(cluster) / f"{safe(exporter)}.state"
+    return history / "state" / escape_name(cluster) / f"{escape_name(exporter)}.state"
 
 
 def state_files(history: Location, before: float) -> list[Stored]:

@@ -64,7 +64,7 @@ class InventoryRows:
         self._facts: dict[str, _Facts] = {}
         """By topic."""
 
-    def due(self, snapshot: Snapshot) -> pa.Table:
+    def take_due(self, snapshot: Snapshot) -> pa.Table:
         """Return the changed rows at a good poll, and remember them as written.
 
         Partitions are in order, deleted ones at the end.

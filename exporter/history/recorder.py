@@ -151,7 +151,7 @@ class History:
         current.fold(snapshot, self._clock_moved - self._moved_at_advance)
         self._moved_at_advance[table.advanced_by > 0] = self._clock_moved
         self._topics, self._relations.inspected = snapshot.metadata.topics, snapshot.inspected
-        rows = None if current.behind else self._inventory.due(snapshot)
+        rows = None if current.behind else self._inventory.take_due(snapshot)
         if rows:
             self._unwritten.add(UnwrittenFiles(snapshot.taken_at, [rows]))
             self._unwritten.write_soon(snapshot.taken_at)
@@ -219,7 +219,7 @@ class History:
             self._write_window(window, end)
             lost = 0
             # As of the last poll: an aligned end comes again where the clock is set back.
-            if not window.behind and (relations := self._relations.due(self._topics, window.last_poll)):
+            if not window.behind and (relations := self._relations.take_due(self._topics, window.last_poll)):
                 self._unwritten.add(UnwrittenFiles(window.last_poll, [relations]))
         except Exception:
             log.exception(

@@ -72,7 +72,7 @@ class Relations:
         self._written: dict[tuple[str, str | None], Relation] = {}
         """The last row of each topic, by name and id."""
 
-    def due(self, topics: Mapping[str, TopicInfo], at: float) -> pa.Table | None:
+    def take_due(self, topics: Mapping[str, TopicInfo], at: float) -> pa.Table | None:
         """Return the rows that changed at ``at`` (Unix seconds), and remember them as written; None where none did."""
         now = {(row.topic, row.topic_id): row for row in self._rows(topics, at)}
         written = {life: row for life, row in self._written.items() if life in now}

@@ -26,10 +26,10 @@ from exporter.history.tables import (
     TABLES,
     ForeignFileError,
     Row,
+    escape_name,
     name_of,
     open_regular_file,
     read_columns,
-    safe,
     table_of,
 )
 from exporter.storage import files as storage
@@ -111,7 +111,7 @@ class Spool:
         """Return the file that rows of this table are written to."""
         # Where it is not of polls the name has a character that no exporter or cluster can bring.
         of_source = "" if self._source is Source.POLL else f"~{self._source.value}"
-        stem = f"{table}-{safe(self._exporter)}-{safe(cluster)}{of_source}"
+        stem = f"{table}-{escape_name(self._exporter)}-{escape_name(cluster)}{of_source}"
         return self.folder / table / f"{stem}-{_stamped(at)}-{self._writer}.parquet"
 
     def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:

@@ -110,7 +110,7 @@ def _array(values: Column, kind: pa.DataType, count: int) -> pa.Array:
     return pa.array(values, from_pandas=True).cast(kind)
 
 
-def safe(name: str) -> str:
+def escape_name(name: str) -> str:
     """Return the name in a form for file names, still different for different names."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)
     return safe if safe == name else f"{safe}.{crc32(name.encode()):08x}"

@@ -131,7 +131,7 @@ class SelfMetrics:
         for reason in failures:
             self.add("group_list_failures_total", 0, kafka_cluster=cluster, reason=reason)
 
-    def swept(self, sweep: GroupSweep) -> None:
+    def take_sweep(self, sweep: GroupSweep) -> None:
         """Take note of a sweep over the consumer groups of a cluster."""
         cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}
         self.add("group_sweeps_total", 1, **labels, outcome=sweep.reason or ("ok" if sweep.complete else "partial"))

@@ -144,7 +144,7 @@ class Service:
         self._last_states = dict(last_states(settings))
         self._clusters = [self._cluster(cluster, made.get(cluster.name)) for cluster in settings.clusters]
         web_config = WebConfigFile(
-            settings.web.config_file, lambda good: self.monitor.upkeep.took_web_configuration(good=good)
+            settings.web.config_file, lambda good: self.monitor.upkeep.take_web_configuration(good=good)
         )
         self._web = WebServer(settings.web.listen, self.monitor, web_config, report=self._expectations.report)
         self._stopping = False  # no Event: `will_stop` may interrupt any call of one
@@ -269,7 +269,7 @@ class Service:
             counts = cluster.history.counts
             self.monitor.upkeep.take_history(cluster.name, cluster.counted, counts)
             cluster.counted = counts
-            if not self.monitor.swept_lately(cluster.name):
+            if not self.monitor.was_swept_lately(cluster.name):
                 cluster.history.forget_readers()
 
     def _record_sweep(self, cluster: RunningCluster, sweep: GroupSweep) -> None:

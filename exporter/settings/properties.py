@@ -39,7 +39,7 @@ class KafkaProperties(dict[str, str | Path]):
 
     @classmethod
     def parse(cls, written: Mapping[str, object]) -> KafkaProperties:
-        """Return the properties as written. Call ``broken_rules`` first."""
+        """Return the properties as written. Call ``list_broken_rules`` first."""
         return cls({name: _file(value) or str(value) for name, value in written.items()})
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ def _file(value: object) -> Path | None:
     return None
 
 
-def broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def list_broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield (property, rule) for each property that cannot work."""
     for name, value in properties.items():
         try:

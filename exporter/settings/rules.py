@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from exporter.domain.formatting import spell_duration, spell_size
 from exporter.secret_files import check_path
-from exporter.settings.properties import KafkaProperties, broken_rules
+from exporter.settings.properties import KafkaProperties, list_broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
 from exporter.storage.files import Location, ObjectPath, expand_home, parse_location
 
@@ -199,7 +199,7 @@ def parse_kafka(value: object) -> KafkaProperties:
     if isinstance(value, KafkaProperties):
         return value
     if isinstance(value, dict):
-        if rules := tuple(broken_rules(value)):
+        if rules := tuple(list_broken_rules(value)):
             raise PydanticCustomError(BROKEN_RULES, "breaks rules", {"rules": rules})
         return KafkaProperties.parse(value)
     raise PydanticCustomError("dict_type", "must be a mapping of librdkafka properties")

@@ -50,14 +50,14 @@ class Cluster:
     change: ClusterChange | None = None
     """The last change of the Kafka cluster behind this name."""
 
-    def fresh(self, at: float) -> bool:
+    def is_fresh(self, at: float) -> bool:
         """Return whether the last good poll is recent enough for its series to be shown."""
         if self.polled_at is None:
             return False
         allowed = (self.poll_settings.missed_polls + 1) * max(self.poll_settings.interval, self.poll_seconds)
         return at - self.polled_at <= allowed
 
-    def swept_lately(self, at: float) -> bool:
+    def was_swept_lately(self, at: float) -> bool:
         """Return whether the last sweep is recent enough for its series to be shown."""
         if self.swept_at is None:
             return False
@@ -70,7 +70,7 @@ class Cluster:
         snapshot = self.snapshot
         return ClusterStatus(
             name=self.name,
-            up=self.failure is None and self.fresh(at),
+            up=self.failure is None and self.is_fresh(at),
             last_poll=None if snapshot is None else snapshot.taken_at,
             poll_seconds=None if snapshot is None else snapshot.duration_seconds,
             problem=None if self.failure is None else f"{self.failure.reason}: {self.failure.detail}",

@@ -114,12 +114,17 @@ class Monitor:
         self._self_metrics.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
         for subject, problem in (
             ("poll", ""),
-            ("cluster", problems.another_cluster(snapshot)),
-            ("unreadable", problems.unreadable(snapshot)),
+            ("cluster", problems.explain_another_cluster(snapshot)),
+            ("unreadable", problems.explain_unreadable(snapshot)),
             ("unmatched", problems.explain_unmatched(snapshot)),
             ("settings", problems.explain_unread_settings(snapshot)),
-            ("brokers", problems.too_old(snapshot)),
-            ("slow", problems.slow(snapshot, cluster.poll_settings.interval, before=cluster.has_problem("slow"))),
+            ("brokers", problems.explain_old_brokers(snapshot)),
+            (
+                "slow",
+                problems.explain_slow_polls(
+                    snapshot, cluster.poll_settings.interval, before=cluster.has_problem("slow")
+                ),
+            ),
             ("twin", problems.explain_watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),
             ("incident", "; ".join(f"held as one incident: {each}" for each in assessment.incidents)),
         ):
@@ -177,9 +182,9 @@ class Monitor:
         with self._lock:
             cluster.swept_at, cluster.sweep = self._clock.monotonic(), sweep
         cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
-        self._self_metrics.swept(sweep)
+        self._self_metrics.take_sweep(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
-        cluster.log_problem("groups", problem or problems.unswept(sweep))
+        cluster.log_problem("groups", problem or problems.explain_unswept(sweep))
 
     def take_comparison(self, comparison: Comparison) -> Comparison:
         """Take a comparison of replicas; return it with what verdicts add, as far as both clusters are read."""
@@ -205,7 +210,7 @@ class Monitor:
         One cluster therefore does not block scrapes of the others. The lines after the first are about each cluster.
         """
         at = self._clock.monotonic()
-        ready = any(cluster.fresh(at) for cluster in self._clusters.values())
+        ready = any(cluster.is_fresh(at) for cluster in self._clusters.values())
         lines = [f"{name}: {cluster.outline(at).condition}" for name, cluster in self._clusters.items()]
         return ready, "\n".join(["ready" if ready else "not ready: no cluster has a recent good poll", *lines])
 
@@ -231,7 +236,7 @@ class Monitor:
         replicas, found = self._replicas.get_series(self._readable), []
         for name, cluster in self._clusters.items():
             snapshot, assessment = cluster.snapshot, cluster.assessment
-            if snapshot is None or assessment is None or not cluster.fresh(at):
+            if snapshot is None or assessment is None or not cluster.is_fresh(at):
                 continue
             if assessment.layout is not snapshot.table.layout:  # a poll ended between the two
                 snapshot, assessment = cluster.snapshot, cluster.assessment
@@ -243,7 +248,7 @@ class Monitor:
                     name,
                     snapshot,
                     assessment,
-                    cluster.sweep if cluster.swept_lately(at) else None,
+                    cluster.sweep if cluster.was_swept_lately(at) else None,
                     now,
                     partial(self._overrides.get, name, now=now),
                     None if published is None else published.published_at,
@@ -258,8 +263,8 @@ class Monitor:
         now, at = self._clock.now(), self._clock.monotonic()
         with self._lock:
             clusters = self._clusters
-            polled = {name: cluster.series.shown for name, cluster in clusters.items() if cluster.fresh(at)}
-            swept = {name: cluster.groups.shown for name, cluster in clusters.items() if cluster.swept_lately(at)}
+            polled = {name: cluster.series.shown for name, cluster in clusters.items() if cluster.is_fresh(at)}
+            swept = {name: cluster.groups.shown for name, cluster in clusters.items() if cluster.was_swept_lately(at)}
             for name in clusters.keys() - polled:
                 clusters[name].series.withdraw()
                 self._self_metrics.withdraw(name)
@@ -277,12 +282,12 @@ class Monitor:
             *families(REPLICA_METRICS, {pair: series.shown for pair, series in replicas.items()}),
         ]
 
-    def swept_lately(self, name: str) -> bool:
+    def was_swept_lately(self, name: str) -> bool:
         """Return whether the consumer groups of a cluster are read, and were so not long ago."""
-        return self._clusters[name].swept_lately(self._clock.monotonic())
+        return self._clusters[name].was_swept_lately(self._clock.monotonic())
 
     def _readable(self, name: str) -> bool:
-        return self._clusters[name].fresh(self._clock.monotonic())
+        return self._clusters[name].is_fresh(self._clock.monotonic())
 
     def _log_idle_owners(self) -> None:
         """Log once which entries of ``owners`` match nothing, as soon as their clusters were polled."""

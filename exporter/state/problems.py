@@ -22,7 +22,7 @@ _NEWS_SECONDS = 86_400.0
 """So long a change of the cluster behind a name is said."""
 
 
-def unreadable(snapshot: Snapshot) -> str:
+def explain_unreadable(snapshot: Snapshot) -> str:
     """Return why partitions could not be read: at which brokers, or how many and of which topics.
 
     For brokers that do not answer only the brokers are named, because the number of their timeouts changes at every
@@ -93,7 +93,7 @@ def explain_unanswered(ended: Round) -> str:
     return f"{ended.wants}, look-ups that failed: {text}"
 
 
-def unswept(sweep: GroupSweep) -> str:
+def explain_unswept(sweep: GroupSweep) -> str:
     """Return why consumer groups could not be read. No counts: they change at every sweep."""
     causes = [str(reason) for reason in sorted(sweep.failures)]
     unlisted = sorted(sweep.unlisted.keys() - {Reason.NO_COORDINATOR})
@@ -136,7 +136,7 @@ def explain_watched_twice(mine: Snapshot, snapshots: Iterable[Snapshot | None]) 
     return ""
 
 
-def another_cluster(snapshot: Snapshot) -> str:
+def explain_another_cluster(snapshot: Snapshot) -> str:
     """Return that another Kafka cluster answers behind this name since less than a day."""
     change = snapshot.cluster_change
     if change is None or snapshot.taken_at - change.at > _NEWS_SECONDS:
@@ -148,7 +148,7 @@ def another_cluster(snapshot: Snapshot) -> str:
     )
 
 
-def slow(snapshot: Snapshot, interval: float, *, before: bool) -> str:
+def explain_slow_polls(snapshot: Snapshot, interval: float, *, before: bool) -> str:
     """Return that polls outlast their interval; it ends (``before``: said so far) where one takes half of it."""
     if snapshot.duration_seconds <= (interval / 2 if before else interval):
         return ""
@@ -158,7 +158,7 @@ def slow(snapshot: Snapshot, interval: float, *, before: bool) -> str:
     )
 
 
-def too_old(snapshot: Snapshot) -> str:
+def explain_old_brokers(snapshot: Snapshot) -> str:
     """Return which brokers do not support MAX_TIMESTAMP."""
     brokers = sorted(broker for broker, known in snapshot.max_timestamp_supported.items() if not known)
     if not brokers:

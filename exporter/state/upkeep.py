@@ -27,7 +27,7 @@ class Upkeep:
             self._self_metrics.add("upkeep_failures_total", 0, step=step)
         self.problems: dict[str, str] = {}
         """Present problems of upkeep, by step of UPKEEP."""
-        self.took_web_configuration(good=True)
+        self.take_web_configuration(good=True)
 
     def count_from_zero(self, cluster: str) -> None:
         """Show the counters of a cluster at 0: an alert on the increase of a counter misses what it first has."""
@@ -38,7 +38,7 @@ class Upkeep:
         for why in Restart:
             self._self_metrics.add("client_restarts_total", 0, kafka_cluster=cluster, reason=why)
 
-    def took_web_configuration(self, *, good: bool) -> None:
+    def take_web_configuration(self, *, good: bool) -> None:
         """Show whether the web configuration file and the files that it names are in force as they are now."""
         self._self_metrics.set("web_config_last_reload_successful", int(good))
 

@@ -31,7 +31,7 @@ from spark_rollups.report.model import (
     TopicKey,
     VerdictCount,
 )
-from spark_rollups.report.summary import notes, summary, then, warnings
+from spark_rollups.report.summary import name_comparison, notes, summary, warnings
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
 _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -147,7 +147,7 @@ def _to_do_first(part: Report) -> tuple[bool, int, int, int, str]:
 
 
 def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) -> Report:
-    entries, compared = _entries(facts), then(facts, zone)
+    entries, compared = _entries(facts), name_comparison(facts, zone)
     sections = tuple(
         replace(one, meaning=one.meaning.format(then=compared), entries=_sorted(one.key, entries.get(one.key, ())))
         for one in _SECTIONS

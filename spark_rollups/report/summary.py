@@ -82,7 +82,7 @@ def list_actions(report: Report) -> list[tuple[str, str]]:
     return found
 
 
-def then(facts: Facts, zone: tzinfo) -> str:
+def name_comparison(facts: Facts, zone: tzinfo) -> str:
     """Return when the verdicts were that are compared with: ``a week ago``, or the day where that was longer ago."""
     return f"on {day(facts.week_ago_as_of, zone)}" if facts.week_ago_as_of and facts.compared_late else "a week ago"
 
@@ -96,8 +96,8 @@ def _compared(counts: SummaryCounts, facts: Facts, zone: tzinfo) -> str:
     if before is None:
         return f"{of_all}; there are no verdicts of a week ago to compare with"
     if now == before:
-        return f"{of_all}, as many as {then(facts, zone)}"
-    return f"{of_all}, {abs(now - before):,} {'more' if now > before else 'fewer'} than {then(facts, zone)}"
+        return f"{of_all}, as many as {name_comparison(facts, zone)}"
+    return f"{of_all}, {abs(now - before):,} {'more' if now > before else 'fewer'} than {name_comparison(facts, zone)}"
 
 
 def warnings(facts: Facts, zone: tzinfo) -> Iterable[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain.overrides import Owners
+from exporter.domain.owners import Owners
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.verdicts import TopicOwner
 from exporter.state.monitor import Monitor

@@ -25,7 +25,7 @@ NOW = 1_772_539_200.0
 
 def rows_due(known: Relations, ago: float, topics: Mapping[str, TopicInfo]) -> list[dict[str, Any]]:
     """The rows due so long before now, as a file holds them."""
-    rows = known.due(topics, NOW - ago)
+    rows = known.take_due(topics, NOW - ago)
     return [] if rows is None else rows.to_pylist()
 
 
