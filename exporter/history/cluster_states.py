@@ -21,7 +21,7 @@ from exporter.clock import boot_id
 from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.table import STATES, ClusterChange
-from exporter.history.tables import ForeignFileError, escape_name, open_regular_file
+from exporter.history.tables import ForeignFileError, escape_name, read_whole
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
 
@@ -106,10 +106,7 @@ def read_state(history: Location, cluster: str, exporter: str) -> LastState | No
 
 
 def _read(file: Stored) -> LastState:
-    if file.size > _MOST_BYTES:
-        raise ForeignFileError(f"it holds at most {_MOST_BYTES} bytes, got {file.size}")
-    with open_regular_file(file.path) as content:
-        whole = content.read()
+    whole = read_whole(file.path, _MOST_BYTES)
     try:
         # It compares the checksum of each column that is read.
         with np.load(io.BytesIO(whole), allow_pickle=False) as arrays:

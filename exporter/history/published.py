@@ -5,14 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -23,8 +20,9 @@ from exporter.domain.history.rows import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation
 from exporter.history import published_rows
+from exporter.history.tables import ForeignFileError, read_whole
 from exporter.storage.checksums import checksum_of, checksums_below
-from exporter.storage.files import Location, Stored, file_info, files_below, open_file, resolve_for_pyarrow
+from exporter.storage.files import Location, Stored, files_below, resolve_for_pyarrow
 from exporter.storage.storage_errors import raise_os_errors
 
 log = logging.getLogger(__name__)
@@ -125,11 +123,10 @@ class Expectations:
         path = reports[-1].path.parent
         for part in name.split("/"):
             path = path / part
-        found = file_info(path)
-        if found is None or found.size > MAX_REPORT_BYTES:
+        try:
+            return read_whole(path, MAX_REPORT_BYTES)
+        except (FileNotFoundError, ForeignFileError):
             return None
-        with open_file(path) as file:
-            return file.read()
 
     def _complain(self, problem: str) -> None:
         if problem != self.problem:
@@ -193,18 +190,13 @@ def read_topic_rows(history: Location, topic: str) -> TopicRows | None:
 def _content(pointer: Location) -> bytes:
     """Return the bytes of a pointer. Raises FileNotFoundError, and ExpectationsError where it is not one."""
     try:
-        if isinstance(pointer, Path) and not stat.S_ISREG(pointer.stat().st_mode):
-            raise ExpectationsError(f"{pointer} cannot be read: it is not a file")
-        with open_file(pointer) as file:
-            size = file.seek(0, os.SEEK_END)
-            if size > MAX_POINTER_BYTES:
-                raise ExpectationsError(f"{pointer} must hold at most {MAX_POINTER_BYTES} bytes, got {size}")
-            file.seek(0)
-            return file.read()
+        return read_whole(pointer, MAX_POINTER_BYTES)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise ExpectationsError(f"{pointer} cannot be read: {error.strerror}") from error
+    except ForeignFileError as error:
+        raise ExpectationsError(f"{pointer} cannot be read: {error}") from error
 
 
 def _parse(pointer: Location, content: bytes) -> Mapping[str, Any]:

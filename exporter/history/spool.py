@@ -30,6 +30,7 @@ from exporter.history.tables import (
     name_of,
     open_regular_file,
     read_columns,
+    read_whole,
     table_of,
 )
 from exporter.storage import files as storage
@@ -207,8 +208,7 @@ class Spool:
     def read_ledger(self) -> frozenset[str] | None:
         """Return the files in Spark's ledger, as ``<table>/<name>``; None where it cannot be read."""
         try:
-            with open_regular_file(self._ledger) as file:
-                return frozenset(file.read(_LEDGER_BYTES).decode().splitlines())
+            return frozenset(read_whole(self._ledger, _LEDGER_BYTES).decode().splitlines())
         except FileNotFoundError:
             return frozenset()
         except (OSError, ValueError):

@@ -127,6 +127,15 @@ def open_regular_file(path: Location) -> IO[bytes]:
     return storage.open_file(path)
 
 
+def read_whole(path: Location, most: int) -> bytes:
+    """Return the content of a file. Raises OSError, and ForeignFileError for a pipe and past ``most`` bytes."""
+    with open_regular_file(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ForeignFileError(f"it must hold at most {most} bytes")
+    return content
+
+
 def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
     """Return these columns of a spool file, where the condition holds.
 
