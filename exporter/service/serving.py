@@ -21,7 +21,7 @@ from exporter.factory.monitor import last_states, make_monitor
 from exporter.history.cluster_states import LastState
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
-from exporter.history.spool import HistoryError, Spool
+from exporter.history.spool import HistoryError, Loss, Spool
 from exporter.history.unwritten import HistoryCounts
 from exporter.kafka.process import ClientProcesses, RemoteClient
 from exporter.service.scheduling import Scheduler
@@ -69,22 +69,29 @@ class HistoryUpkeep:
                 frames = "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
             if problem:
                 problem = f"upkeep of the history, {step}: {problem}"
-            if problem and self._monitor.upkeep.problems.get(step) != problem:
+            problems = self._monitor.upkeep_problems
+            if problem and problems.get(step) != problem:
                 log.error("%s%s", problem, frames)
-            self._monitor.upkeep.take_step(step, problem)
+            problems.pop(step, None)
+            if problem:
+                problems[step] = problem
+                self._monitor.self_metrics.add("upkeep_failures_total", 1, step=step)
 
     def _take_expectations(self) -> None:
         self._expectations.refresh()
         self._monitor.take_expectations(self._expectations.published, self._expectations.problem)
         counts = has_reached_all if self._settings.delivery.recipients else None
-        self._monitor.upkeep.take_report(self._expectations.find_report_time(counts))
+        if (written_at := self._expectations.find_report_time(counts)) is not None:
+            self._monitor.self_metrics.set("report_last_success_timestamp_seconds", written_at)
 
     def _keep_in_bounds(self) -> None:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
             return
         self._spool.remove_unfinished()
         self._spool.expire(older_than=self._clock.now() - SPOOL_SECONDS)
-        self._monitor.upkeep.take_spool_loss(self._spool.shrink(self._settings.history.max_bytes))
+        for cluster, lost in self._spool.shrink(self._settings.history.max_bytes).items():
+            labels = {"kafka_cluster": cluster, "reason": Loss.SPOOL_FULL}
+            self._monitor.self_metrics.add("history_windows_dropped_total", lost, **labels)
 
 
 @dataclass(slots=True)
@@ -136,15 +143,18 @@ class Service:
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
+        own = self.monitor.self_metrics
         self._upkeep = HistoryUpkeep(settings, self.monitor, self._expectations, self._spool, self._clock)
         self._processes = ClientProcesses() if processes is None else processes
-        self._processes.on_restart = self.monitor.upkeep.take_client_restart
+        self._processes.on_restart = lambda cluster, why: own.add(
+            "client_restarts_total", 1, kafka_cluster=cluster, reason=why
+        )
         made = sources or {}
         self._watches = make_replica_watches(settings, self._clock, self._record_comparison)
         self._last_states = dict(last_states(settings))
         self._clusters = [self._cluster(cluster, made.get(cluster.name)) for cluster in settings.clusters]
         web_config = WebConfigFile(
-            settings.web.config_file, lambda good: self.monitor.upkeep.take_web_configuration(good=good)
+            settings.web.config_file, lambda good: own.set("web_config_last_reload_successful", int(good))
         )
         self._web = WebServer(settings.web.listen, self.monitor, web_config, report=self._expectations.report)
         self._stopping = False  # no Event: `will_stop` may interrupt any call of one
@@ -264,10 +274,19 @@ class Service:
         self._record_poll(cluster)
 
     def _record_poll(self, cluster: RunningCluster) -> None:
-        self.monitor.upkeep.take_client_memory(cluster.name, self._processes.get(cluster.name).memory)
+        own, labels = self.monitor.self_metrics, {"kafka_cluster": cluster.name}
+        if (held := self._processes.get(cluster.name).memory) is None:
+            own.forget("client_resident_memory_bytes", **labels)
+        else:
+            own.set("client_resident_memory_bytes", held, **labels)
         if cluster.history is not None:
             counts = cluster.history.counts
-            self.monitor.upkeep.take_history(cluster.name, cluster.counted, counts)
+            for reason, lost in (counts.dropped - cluster.counted.dropped).items():
+                own.add("history_windows_dropped_total", lost, **labels, reason=reason)
+            for reason, failed in (counts.failed_writes - cluster.counted.failed_writes).items():
+                own.add("history_write_failures_total", failed, **labels, reason=reason)
+            if counts.last_write is not None:
+                own.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
             cluster.counted = counts
             if not self.monitor.was_swept_lately(cluster.name):
                 cluster.history.forget_readers()

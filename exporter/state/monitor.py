@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,7 +20,9 @@ from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import Clock
 from exporter.domain.replicas.comparison import Comparison
 from exporter.history.published import Published, is_in_force
+from exporter.history.spool import Loss
 from exporter.kafka.kafka_python_answers import LOG_DIRS
+from exporter.kafka.process import Restart
 from exporter.metrics.catalogue import GROUP_METRICS, PARTITION_METRICS, REPLICA_METRICS, TOPIC_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.replicas import Replicas, explain_unread
@@ -28,10 +32,15 @@ from exporter.settings.schema import ClusterSettings, Settings
 from exporter.state import problems
 from exporter.state.cluster import Cluster
 from exporter.state.exposition import Exposition, Family, families
-from exporter.state.upkeep import Upkeep
 from exporter.web.status import Status
 
 log = logging.getLogger("exporter.state")
+
+UPKEEP = ("expectations", "spool")
+"""The steps of upkeep: read expectations, keep the spool within its limits."""
+
+_WRITE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
+"""Why a write to the spool mostly fails."""
 
 _LIST_FAILURES = (Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR, Reason.OTHER, Reason.TIMED_OUT)
 """Why brokers mostly do not list their consumer groups."""
@@ -49,14 +58,18 @@ class Monitor:
     def __init__(self, settings: Settings, clock: Clock, *, version: str) -> None:
         """Create the monitor. No cluster is known yet, and every one is down."""
         self._clock = clock
-        self._self_metrics = SelfMetrics(version)
-        self.upkeep = Upkeep(self._self_metrics)
+        self.self_metrics = SelfMetrics(version)
+        self.upkeep_problems: dict[str, str] = {}
+        """Present problems of upkeep, by its steps."""
+        self.self_metrics.set("web_config_last_reload_successful", 1)
+        for step in UPKEEP:
+            self.self_metrics.add("upkeep_failures_total", 0, step=step)
         self._idle_owners: list[str] = []
         self._owners_seen: Mapping[str, object] = {}
         self._replicas = Replicas()
         self._published: Published | None = None
         self._problem: str | None = None
-        self._exposition = Exposition(clock, self._gather, self._self_metrics.render)
+        self._exposition = Exposition(clock, self._gather, self.self_metrics.render)
         self._lock = threading.Lock()
         """Held where a cluster begins or ends to be fresh, and its own metrics follow."""
         self._settings = settings
@@ -64,14 +77,14 @@ class Monitor:
         self._clusters = {
             one.name: self._new(one) for one in sorted(settings.clusters, key=lambda cluster: cluster.name)
         }
-        self._self_metrics.set("expectations_stale", 1)
+        self.self_metrics.set("expectations_stale", 1)
 
     def _new(self, cluster: ClusterSettings) -> Cluster:
         name, groups = cluster.name, self._settings.groups_of(cluster)
-        self._self_metrics.set("cluster_up", 0, kafka_cluster=name)
-        self.upkeep.count_from_zero(name)
+        self.self_metrics.set("cluster_up", 0, kafka_cluster=name)
+        self._count_from_zero(name)
         if groups.enabled:
-            self._self_metrics.start_sweep_counters(name, _LIST_FAILURES)
+            self.self_metrics.start_sweep_counters(name, _LIST_FAILURES)
         shown = self._settings.metrics
         partitions = shown.granularity == "partition"
         return Cluster(
@@ -82,6 +95,15 @@ class Monitor:
             groups,
             detector=Detector(self._expectations_of(name, None)),
         )
+
+    def _count_from_zero(self, cluster: str) -> None:
+        """Show the counters of a cluster at 0: an alert on the increase of a counter misses what it first has."""
+        for reason in Loss:
+            self.self_metrics.add("history_windows_dropped_total", 0, kafka_cluster=cluster, reason=reason)
+        for number in _WRITE_ERRORS:
+            self.self_metrics.add("history_write_failures_total", 0, kafka_cluster=cluster, reason=os.strerror(number))
+        for why in Restart:
+            self.self_metrics.add("client_restarts_total", 0, kafka_cluster=cluster, reason=why)
 
     def _expectations_of(self, name: str, change: ClusterChange | None) -> ExpectationSet:
         """Return what is published of a cluster, nothing where that is of another one before the ``change``."""
@@ -110,8 +132,8 @@ class Monitor:
         cluster.series.update(snapshot, assessment)
         self._exposition.forget()
         cluster.snapshot, cluster.assessment, cluster.failure = snapshot, assessment, None
-        self._self_metrics.take_poll(snapshot)
-        self._self_metrics.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
+        self.self_metrics.take_poll(snapshot)
+        self.self_metrics.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
         for subject, problem in (
             ("poll", ""),
             ("cluster", problems.explain_another_cluster(snapshot)),
@@ -135,7 +157,7 @@ class Monitor:
         """Take a failed poll."""
         cluster = self._clusters[failure.cluster]
         cluster.failure = failure
-        self._self_metrics.take_failure(failure)
+        self.self_metrics.take_failure(failure)
         cluster.log_problem("poll", f"poll failed: {failure.reason}: {failure.detail}")
 
     def take_expectations(self, published: Published | None, problem: str | None) -> None:
@@ -157,9 +179,9 @@ class Monitor:
                     name,
                     expectations.faulty,
                 )
-        self._self_metrics.set("expectations_timestamp_seconds", published.as_of)
-        self._self_metrics.set("rollup_last_success_timestamp_seconds", published.published_at)
-        self._self_metrics.show_thresholds(published.thresholds, published.false_alarms)
+        self.self_metrics.set("expectations_timestamp_seconds", published.as_of)
+        self.self_metrics.set("rollup_last_success_timestamp_seconds", published.published_at)
+        self.self_metrics.show_thresholds(published.thresholds, published.false_alarms)
 
     def take_round(self, ended: Round) -> None:
         """Take cost and failures of a round of requests: log sizes, or partitions with remote storage."""
@@ -167,10 +189,10 @@ class Monitor:
             return
         labels = {"kafka_cluster": ended.cluster}
         for spec, count in ended.lookups.items():
-            self._self_metrics.add("lookups_total", count, **labels, spec=spec)
+            self.self_metrics.add("lookups_total", count, **labels, spec=spec)
         for (spec, reason, _), count in ended.failures.items():
             name = "inspection_failures_total" if spec == LOG_DIRS else "tier_lookup_failures_total"
-            self._self_metrics.add(name, count, **labels, spec=spec, reason=reason)
+            self.self_metrics.add(name, count, **labels, spec=spec, reason=reason)
         cluster = self._clusters[ended.cluster]
         cluster.log_problem(f"{ended.wants}, all", ended.problem and f"{ended.wants}: {ended.problem}")
         cluster.log_problem(ended.wants, problems.explain_unanswered(ended))
@@ -182,7 +204,7 @@ class Monitor:
         with self._lock:
             cluster.swept_at, cluster.sweep = self._clock.monotonic(), sweep
         cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
-        self._self_metrics.take_sweep(sweep)
+        self.self_metrics.take_sweep(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
         cluster.log_problem("groups", problem or problems.explain_unswept(sweep))
 
@@ -191,7 +213,7 @@ class Monitor:
         source, target = self._clusters[comparison.source], self._clusters[comparison.target]
         comparison = mark_dead_sources(comparison, source.assessment)
         self._replicas.take(comparison)
-        self._self_metrics.show_comparison(comparison)
+        self.self_metrics.show_comparison(comparison)
         target.log_problem(f"replicas of {comparison.source}", "; ".join(comparison.faults))
         reason = explain_unread(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
@@ -219,12 +241,12 @@ class Monitor:
         now, at = self._clock.now(), self._clock.monotonic()
         published = self._published
         return Status(
-            version=self._self_metrics.version,
+            version=self.self_metrics.version,
             now=now,
             expectations_as_of=None if published is None else published.as_of,
             expectations_in_force=self._in_force(now),
             expectations_problem=self._problem,
-            upkeep_problems=tuple(self.upkeep.problems.values()),
+            upkeep_problems=tuple(self.upkeep_problems.values()),
             clusters=tuple(cluster.status(at) for cluster in self._clusters.values()),
             links=self._settings.links.make_links(),
             past_alarms={} if published is None else published.past_alarms,
@@ -267,15 +289,15 @@ class Monitor:
             swept = {name: cluster.groups.shown for name, cluster in clusters.items() if cluster.was_swept_lately(at)}
             for name in clusters.keys() - polled:
                 clusters[name].series.withdraw()
-                self._self_metrics.withdraw(name)
+                self.self_metrics.withdraw(name)
             for name in clusters.keys() - swept:
                 clusters[name].groups.withdraw()
-                self._self_metrics.withdraw_groups(name)
-        self._self_metrics.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
+                self.self_metrics.withdraw_groups(name)
+        self.self_metrics.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
         seen = {name: cluster.snapshot for name, cluster in clusters.items()}
         times = {name: now if snapshot is None else snapshot.now(at) for name, snapshot in seen.items()}
         replicas = self._replicas.get_series(polled.__contains__)
-        self._self_metrics.set_replica_states({pair: series.states for pair, series in replicas.items()})
+        self.self_metrics.set_replica_states({pair: series.states for pair, series in replicas.items()})
         return [
             *families(PARTITION_METRICS + TOPIC_METRICS, polled, times),
             *families(GROUP_METRICS, swept, times),
