@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from exporter.backfill.cutoff import read_cutoffs
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, blank_columns
 from exporter.domain.judging.audit import DOUBT_CODES, Doubt, find_doubts
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata
@@ -37,23 +37,13 @@ class PartitionEnds:
     """Look-ups by time found its newest record."""
     at: Floats
     """When it was read, Unix seconds."""
-    gone: set[int] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set, init=False)
     """Brokers that gave no answer. They get no further request."""
 
     @classmethod
     def make_unread(cls, count: int) -> PartitionEnds:
         """Return the columns of partitions that were not read yet."""
-        numbers, no = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-        return cls(
-            numbers,
-            numbers.copy(),
-            np.full(count, np.nan),
-            np.full(count, UNREADABLE, np.int8),
-            np.full(count, NO_ANSWER, np.int8),
-            np.zeros(count, np.int8),
-            no,
-            np.full(count, np.nan),
-        )
+        return cls(**blank_columns(cls, count, state=UNREADABLE, reason=NO_ANSWER))
 
     def find_readable(self, metadata: Metadata) -> Flags:
         """Return which partitions were read, and have a leader that answers."""

@@ -35,15 +35,6 @@ Emit: TypeAlias = Callable[[Cutoffs, Windows], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Progress of a backfill: partitions done ``of`` all that are not complete, and look-ups made."""
-
-    done: int
-    of: int
-    lookups: int
-
-
-@dataclass(frozen=True, slots=True)
 class BackfillResult:
     """What a backfill did."""
 
@@ -76,10 +67,11 @@ class Backfill:
         clock: Clock,
         emit: Emit,
         first_polls: Callable[[], FirstPolls] = dict,
-        progress: Callable[[Step], None] | None = None,
+        progress: Callable[[int, int, int], None] = lambda *_: None,
     ) -> None:
         """``first_polls`` returns the first poll of partitions that an exporter polls already: their backfill ends
-        there, without overlap or gap. ``progress`` is called after every few thousand look-ups.
+        there, without overlap or gap. ``progress`` is called after every few thousand look-ups, with the partitions
+        that are done, all that are not complete, and the look-ups so far.
         """
         self._source = source
         self._request = request
@@ -113,7 +105,7 @@ class Backfill:
             already_written=len(self._every) - len(left),
             windows=self._windows,
             failed=self._failed,
-            lookups=dict(Counter(self._source.lookups()) - Counter(self._before)),
+            lookups=self._count_lookups(),
         )
 
     def _write(self, left: Rows) -> None:
@@ -151,7 +143,9 @@ class Backfill:
             # Not rounded to slots: a later run that succeeds must not write a window with the same key.
             end = cutoffs.end[rows]
             begin = np.maximum(0.0, end - self._request.horizon)
-            windows = Windows.concatenate([windows, Windows.make_failures(rows, begin, end, failed[rows])])
+            windows = Windows.concatenate(
+                [windows, replace(Windows.blank(len(rows)), row=rows, start=begin, end=end, reason=failed[rows])]
+            )
             gone = metadata.membership.leader[rows_with(failed, list(GONE))]
             self._gone.update(np.unique(gone[gone != NO_LEADER]).tolist())
             self._read_at = -math.inf
@@ -183,6 +177,7 @@ class Backfill:
         self._read_at = self._clock.monotonic()
 
     def _tick(self) -> None:
-        if self._progress is not None:
-            lookups = sum((Counter(self._source.lookups()) - Counter(self._before)).values())
-            self._progress(Step(self._done, self._of, lookups))
+        self._progress(self._done, self._of, self._count_lookups().total())
+
+    def _count_lookups(self) -> Counter[str]:
+        return Counter(self._source.lookups()) - Counter(self._before)

@@ -10,7 +10,7 @@ boundary with one, records were written at unknown times. A record dated after t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -77,12 +77,6 @@ class Windows(ColumnSet):
     """Whether a record that is dated after the history hides when the others were written."""
     reason: Codes
     """The reason code of unknown history. With a reason only ``start`` and ``end`` have a meaning."""
-
-    @classmethod
-    def make_failures(cls, rows: Rows, start: Floats, end: Floats, reason: Codes) -> Windows:
-        """Return a window for each of these rows, with the reason why its history is unknown."""
-        failed = cls.blank(len(rows))
-        return replace(failed, row=rows, start=start, end=end, reason=reason.astype(np.int8))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -79,15 +79,7 @@ class TopicPasts:
         self.longest_silence = np.full(count, np.nan)
         self.evidence = objects([None] * count)
         self._if_held = objects([None] * count)
-        nothing = np.zeros(count, np.bool_)
-        self._silent = Silent(
-            nothing.copy(),
-            nothing.copy(),
-            nothing.copy(),
-            nothing.copy(),
-            np.full(count, np.nan),
-            np.full(count, np.nan),
-        )
+        self._silent = Silent.blank(count)
 
     def read(self, topics: Rows, last: Floats) -> None:
         """Search the past of some topics, in order, whose newest records are ``last``, and judge them."""

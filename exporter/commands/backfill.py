@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TextIO
 
 from exporter.backfill.cutoff import Cutoffs, Request
-from exporter.backfill.run import Backfill, BackfillResult, Step
+from exporter.backfill.run import Backfill, BackfillResult
 from exporter.backfill.slot_search import Windows
 from exporter.backfill.spool_rows import coverage_rows, inventory_rows, window_rows
 from exporter.backfill.spool_streams import SpoolStreams
@@ -106,14 +106,14 @@ class _Cluster:
     def _say_resumable(self, what: str) -> None:
         self._screen.say(f"{what}; the next backfill writes what is missing")
 
-    def _show(self, step: Step) -> None:
+    def _show(self, done: int, of: int, lookups: int) -> None:
         seconds = self._clock.monotonic() - self._started
         left = ""
-        if 0 < step.done < step.of:
-            left = f", about {duration(seconds / step.done * (step.of - step.done))} left"
+        if 0 < done < of:
+            left = f", about {duration(seconds / done * (of - done))} left"
         self._screen.show(
-            f"{self._name}: {step.done:,} of {step.of:,} partitions, {step.lookups:,} look-ups, "
-            f"{step.lookups / max(seconds, 0.001):,.0f} a second{left}"
+            f"{self._name}: {done:,} of {of:,} partitions, {lookups:,} look-ups, "
+            f"{lookups / max(seconds, 0.001):,.0f} a second{left}"
         )
 
     def _conclude(self, result: BackfillResult) -> None:
