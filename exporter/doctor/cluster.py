@@ -28,7 +28,7 @@ _GRANT_GROUPS = (
 
 
 @dataclass(frozen=True, slots=True)
-class PolledCluster:
+class ClusterProbe:
     """One poll of a cluster, and the result of connecting to each address of its brokers and of bootstrap.servers."""
 
     snapshot: Snapshot
@@ -36,7 +36,7 @@ class PolledCluster:
     """How many topics are visible at each address, or why it does not answer."""
 
 
-def listeners(seen: PolledCluster) -> Iterator[Finding]:
+def listeners(seen: ClusterProbe) -> Iterator[Finding]:
     """Check every address: those that brokers advertise and those of bootstrap.servers."""
     check, brokers = "listeners", seen.snapshot.metadata.brokers
     good = []
@@ -60,7 +60,7 @@ def listeners(seen: PolledCluster) -> Iterator[Finding]:
         yield Finding(check, Severity.OK, what)
 
 
-def judge_poll(seen: PolledCluster) -> Iterator[Finding]:
+def judge_poll(seen: ClusterProbe) -> Iterator[Finding]:
     """Check what the poll could read of brokers, topics and their settings."""
     snapshot = seen.snapshot
     unreadable = problems.explain_unreadable(snapshot)
@@ -105,7 +105,7 @@ def judge_poll(seen: PolledCluster) -> Iterator[Finding]:
     yield from _rights(seen)
 
 
-def _rights(seen: PolledCluster) -> Iterator[Finding]:
+def _rights(seen: ClusterProbe) -> Iterator[Finding]:
     """Say how many topics may be described, and which may not. Kafka lists no topic without the right: only those that
     topics.include names are known.
     """
@@ -128,7 +128,7 @@ def _rights(seen: PolledCluster) -> Iterator[Finding]:
         yield Finding("rights", Severity.ERROR, what + list_some(sorted(forbidden)), costs, _GRANT_TOPICS)
 
 
-def future_records(seen: PolledCluster) -> Iterator[Finding]:
+def future_records(seen: ClusterProbe) -> Iterator[Finding]:
     """Check that no record is dated in the future."""
     table = seen.snapshot.table
     future = np.unique(table.layout.topic[table.state_now == STATE_CODES[State.FUTURE]])

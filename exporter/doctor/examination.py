@@ -106,7 +106,7 @@ def _cluster(
     metadata = outcome.metadata
     found.append(connection(cluster, metadata))
     addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
-    seen = of_cluster.PolledCluster(outcome, _reached(settings, cluster, addresses))
+    seen = of_cluster.ClusterProbe(outcome, _reached(settings, cluster, addresses))
     for check in of_cluster.CHECKS:
         found += check(seen)
     collectors.source.close()

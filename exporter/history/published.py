@@ -43,7 +43,7 @@ class ExpectationsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class Publication:
     """One published set of expectations, computed by the rollup as of ``as_of`` (Unix seconds)."""
 
     as_of: float
@@ -67,7 +67,7 @@ class Expectations:
 
     def __init__(self, history: Location) -> None:
         self.folder = history / "published"
-        self.published: Published | None = None
+        self.published: Publication | None = None
         self.problem: str | None = None
         self._loaded: bytes | None = None
 
@@ -156,7 +156,7 @@ class TopicRow:
 class TopicRows:
     """The published rows of one topic in every cluster; ``alike`` are similar names where there are none."""
 
-    published: Published
+    published: Publication
     """The set, of which only these rows were read."""
     rows: Sequence[TopicRow]
     alike: Sequence[str]
@@ -219,11 +219,11 @@ def _parse(pointer: Location, content: bytes) -> Mapping[str, Any]:
     return current  # type: ignore[no-any-return]
 
 
-def _published(current: Mapping[str, Any], rows: ExpectationTable) -> Published:
+def _published(current: Mapping[str, Any], rows: ExpectationTable) -> Publication:
     as_of, published_at = (datetime.fromisoformat(current[name]).timestamp() for name in ("as_of", "published_at"))
     alarms = current["false_alarms"]
     rates = {(stream, kind): rate for stream, of_kinds in alarms.items() for kind, rate in of_kinds.items()}
-    return Published(
+    return Publication(
         as_of,
         published_at,
         current["thresholds"],

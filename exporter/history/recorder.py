@@ -20,12 +20,12 @@ from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison
+from exporter.history.backlog import Backlog, BacklogFiles, HistoryCounts
 from exporter.history.cluster_states import HistoryProgress, LastState
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
 from exporter.history.spool import HistoryError, Loss, Spool
 from exporter.history.tables import Column, look_up_names, spool_table, table_of
-from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFiles
 from exporter.history.windows import OpenWindow
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class History:
         """``last`` is the state that was left before the start."""
         self._cluster = cluster
         self._spool = spool
-        self._unwritten = Unwritten(cluster, spool, max_pending)
+        self._backlog = Backlog(cluster, spool, max_pending)
         self._exporter = exporter
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
@@ -86,7 +86,7 @@ class History:
     @property
     def counts(self) -> HistoryCounts:
         """Counts of written and lost rows so far."""
-        return self._unwritten.counts
+        return self._backlog.counts
 
     def accept(self, snapshot: Snapshot) -> None:
         """Fold one good poll into the open window; close the window first when its interval is over."""
@@ -127,10 +127,10 @@ class History:
                 # The clock may have been set back since the last poll.
                 self._close(self._open, min(self._open.end, max(at, self._open.last_poll)))
                 self._open = None
-            self._unwritten.write(at)
+            self._backlog.write(at)
             if lost := self.counts.dropped[Loss.ERROR] - lost_before:
                 raise HistoryError(f"cluster {self._cluster}: {lost} windows were lost to an internal error")
-            if rows := self._unwritten.rows:
+            if rows := self._backlog.rows:
                 raise HistoryError(f"{rows} history rows could not be written to {str(self._spool.folder)!r}")
 
     def _fold(self, snapshot: Snapshot) -> None:
@@ -139,7 +139,7 @@ class History:
         first, self._last = self._last is None, snapshot
         if first:
             self._keep_state(current.start)
-            self._unwritten.write_soon(snapshot.taken_at)
+            self._backlog.write_soon(snapshot.taken_at)
         self._clock_moved += abs(snapshot.clock_set)
         if snapshot.clock_set >= self.rewritten_after_seconds:
             current.by_new_clock.append(self._by_new_clock(snapshot))
@@ -153,8 +153,8 @@ class History:
         self._topics, self._relations.inspected = snapshot.metadata.topics, snapshot.inspected
         rows = None if current.behind else self._inventory.take_due(snapshot)
         if rows:
-            self._unwritten.add(UnwrittenFiles(snapshot.taken_at, [rows]))
-            self._unwritten.write_soon(snapshot.taken_at)
+            self._backlog.add(BacklogFiles(snapshot.taken_at, [rows]))
+            self._backlog.write_soon(snapshot.taken_at)
 
     def _window_for(self, at: float) -> OpenWindow:
         """Return the window for a poll at ``at``. Within a window time only increases.
@@ -176,7 +176,7 @@ class History:
         if current is not None:
             closed_at = current.last_poll if at < current.end else current.end
             self._close(current, closed_at)
-            self._unwritten.write_soon(closed_at)
+            self._backlog.write_soon(closed_at)
         if current is None or not (behind or self._lists):
             start = at
         elif start <= self._latest_start:
@@ -220,20 +220,20 @@ class History:
             lost = 0
             # As of the last poll: an aligned end comes again where the clock is set back.
             if not window.behind and (relations := self._relations.take_due(self._topics, window.last_poll)):
-                self._unwritten.add(UnwrittenFiles(window.last_poll, [relations]))
+                self._backlog.add(BacklogFiles(window.last_poll, [relations]))
         except Exception:
             log.exception(
                 "history of cluster %s: internal error at the end of an interval; %d windows of it are lost",
                 self._cluster,
                 lost,
             )
-            self._unwritten.count_lost(lost)
+            self._backlog.count_lost(lost)
 
     def _keep_state(self, written: float) -> None:
         if self._last is not None:
             self._state = ClusterState.build(self._last)
         if self._state is not None:
-            self._unwritten.replace_state(self._state, HistoryProgress(self._latest_start, written))
+            self._backlog.replace_state(self._state, HistoryProgress(self._latest_start, written))
 
     def _write_window(self, window: OpenWindow, end: float) -> None:
         rows = window.rows(self._cluster, self._exporter, end)
@@ -251,4 +251,4 @@ class History:
             interval_seconds=self._interval,
         )
         # Coverage last: after a crash in between it must not prove a silence whose advances were not written.
-        self._unwritten.add(UnwrittenFiles(window.start, [*([rows] if rows.num_rows else []), table_of([coverage])]))
+        self._backlog.add(BacklogFiles(window.start, [*([rows] if rows.num_rows else []), table_of([coverage])]))

@@ -13,7 +13,7 @@ from exporter.domain.groups.positions import GROUP_STATES, GroupRows, Positions
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import ROLE_CODES, GroupRole, GroupSweep, roles_of
 from exporter.domain.polls.readings import ANSWERED
-from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, mask_nan
+from exporter.metrics.lines import AgeColumn, Column, RowSeries, Samples, escape, mask_nan
 
 _READERS = {
     "kafka_topic_consumergroups": GroupRole.ASSIGNED,
@@ -35,11 +35,11 @@ class GroupSeries:
         """With ``partitions`` False only sums are exposed."""
         self._cluster = f'{{kafka_cluster="{escape(cluster)}"'
         tails: Mapping[str, Callable[[float], str]] = dict.fromkeys(_IN_SECONDS, lambda value: f"}} {value:.3f}\n")
-        self._of_partitions = Rendered(self._labels_of_partitions, tails) if partitions else None
-        self._of_topics = Rendered(self._labels_of_topics, tails)
-        self._whole_groups = Rendered(self._labels_of_groups, {_STATE: _STATE_TAILS.__getitem__})
-        self._assigned = Rendered(self._labels_of_topics)
-        self._read_topics = Rendered(self._labels_of_read_topics)
+        self._of_partitions = RowSeries(self._labels_of_partitions, tails) if partitions else None
+        self._of_topics = RowSeries(self._labels_of_topics, tails)
+        self._whole_groups = RowSeries(self._labels_of_groups, {_STATE: _STATE_TAILS.__getitem__})
+        self._assigned = RowSeries(self._labels_of_topics)
+        self._read_topics = RowSeries(self._labels_of_read_topics)
         self.shown: Samples = {}
 
     def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
@@ -85,7 +85,7 @@ class GroupSeries:
         return [f'{self._cluster},topic="{escape(name)}"' for name in names]
 
 
-def _still(lags: Growing) -> Column:
+def _still(lags: AgeColumn) -> Column:
     return lags.at_least, ~np.isnan(lags.at_least) & np.isnan(lags.since)
 
 
@@ -103,10 +103,10 @@ def _columns(positions: Positions) -> dict[str, Column]:
     }
 
 
-def _time_lags(positions: Positions) -> Growing:
+def _time_lags(positions: Positions) -> AgeColumn:
     """Return time lags as of the sweep, and since when those that grow do; NaN where they do not, or are unknown."""
     since = positions.read_at[positions.rows.group] - positions.seconds
-    return Growing(np.where(positions.stalled, since, np.nan), positions.seconds)
+    return AgeColumn(np.where(positions.stalled, since, np.nan), positions.seconds)
 
 
 def _sums(positions: Positions, starts: Rows) -> dict[str, Column]:
@@ -132,9 +132,9 @@ def _sums(positions: Positions, starts: Rows) -> dict[str, Column]:
     }
 
 
-def _largest(positions: Positions, starts: Rows) -> Growing:
+def _largest(positions: Positions, starts: Rows) -> AgeColumn:
     since, seconds = (np.where(positions.trailing, np.nan, one) for one in _time_lags(positions))
-    return Growing(_reduced(np.fmin, since, starts), _reduced(np.fmax, seconds, starts))
+    return AgeColumn(_reduced(np.fmin, since, starts), _reduced(np.fmax, seconds, starts))
 
 
 def _reduced(together: np.ufunc, column: NDArray[Any], starts: Rows) -> NDArray[Any]:

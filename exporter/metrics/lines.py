@@ -77,7 +77,7 @@ R = TypeVar("R")
 """What rows are about; equal where all labels are equal."""
 
 
-class Growing(NamedTuple):
+class AgeColumn(NamedTuple):
     """Ages of rows in seconds that grow when served, from the moment ``since``; NaN where unknown."""
 
     since: Floats
@@ -85,7 +85,7 @@ class Growing(NamedTuple):
     """None falls below that of its row, or of all."""
 
 
-_NOTHING_GROWS: Mapping[str, Growing] = MappingProxyType({})
+_NOTHING_GROWS: Mapping[str, AgeColumn] = MappingProxyType({})
 
 
 def escape(value: str) -> str:
@@ -161,7 +161,7 @@ class Lines:
 class Ages:
     """The samples of one metric that grow with time, in seconds; rendered when served."""
 
-    def __init__(self, name: str, labels: Labels, growing: Growing, before: Ages | None = None) -> None:
+    def __init__(self, name: str, labels: Labels, growing: AgeColumn, before: Ages | None = None) -> None:
         """``before`` are the ages of the last poll."""
         self.labels, self._growing, self.known = labels, growing, ~np.isnan(growing.since)
         if before is not None and before.labels is labels and np.array_equal(before.known, self.known):
@@ -180,7 +180,7 @@ Samples = Mapping[str, Sequence[Block | Ages]]
 """Samples by the name of their metric: those that stay until the next poll or sweep, and those that grow with time."""
 
 
-class Rendered(Generic[R]):
+class RowSeries(Generic[R]):
     """The series of some rows with the same labels. One thread updates."""
 
     def __init__(
@@ -197,7 +197,7 @@ class Rendered(Generic[R]):
         self._ages: Mapping[str, Ages] = {}
 
     def update(
-        self, rows: R, columns: Mapping[str, Column], growing: Mapping[str, Growing] = _NOTHING_GROWS
+        self, rows: R, columns: Mapping[str, Column], growing: Mapping[str, AgeColumn] = _NOTHING_GROWS
     ) -> Samples:
         """Take the values of a poll and return the samples; a metric may have rows that grow and rows that stay."""
         if self._rows is None or rows != self._rows:

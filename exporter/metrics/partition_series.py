@@ -13,7 +13,7 @@ from exporter.domain.polls.readings import ANSWERED, State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.catalogue import PARTITION_METRICS
-from exporter.metrics.lines import Column, Growing, Rendered, Samples, escape, mask_nan
+from exporter.metrics.lines import AgeColumn, Column, RowSeries, Samples, escape, mask_nan
 
 _UNREMARKABLE = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING)]
 
@@ -30,14 +30,14 @@ class PartitionSeries:
     def __init__(self, cluster: str, switches: Collection[str]) -> None:
         self._names = {each.name for each in PARTITION_METRICS if each.switch is None or each.switch in switches}
         self._start = f'{{kafka_cluster="{escape(cluster)}",topic="'
-        self._rendered = Rendered(
+        self._rendered = RowSeries(
             self._labels_of, {_STATE: _STATE_TAILS.__getitem__, _VERDICT: _VERDICT_TAILS.__getitem__}
         )
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
         columns = {name: column for name, column in _columns(snapshot, assessment).items() if name in self._names}
-        growing = {_STALENESS: Growing(_stale_since(snapshot.table))} if _STALENESS in self._names else {}
+        growing = {_STALENESS: AgeColumn(_stale_since(snapshot.table))} if _STALENESS in self._names else {}
         return self._rendered.update(snapshot.table.layout, columns, growing)
 
     def _labels_of(self, layout: Layout) -> list[str]:

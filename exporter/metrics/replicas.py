@@ -16,7 +16,7 @@ from exporter.domain.replicas.comparison import (
     ReplicaTable,
     decode_not_compared,
 )
-from exporter.metrics.lines import Column, Rendered, escape, mask_nan
+from exporter.metrics.lines import Column, RowSeries, escape, mask_nan
 
 _REASONS = len(NotCompared) + 1
 
@@ -41,7 +41,7 @@ _COLUMNS: Mapping[str, Callable[[ReplicaTable], Column]] = {
 }
 
 
-_Pair = Rendered[tuple[Layout, tuple[str, ...]]]
+_Pair = RowSeries[tuple[Layout, tuple[str, ...]]]
 """The lines of one pair of clusters; its rows are the partitions of the source, and the replica of each topic."""
 
 
@@ -58,7 +58,7 @@ def _rendered(source: str, target: str) -> _Pair:
         numbers = zip(layout.topic.tolist(), layout.partition.tolist(), strict=True)
         return [f'{topics[topic]}{partition}"' for topic, partition in numbers]
 
-    return Rendered(labels_of, {"kafka_replica_state": _state_tail})
+    return RowSeries(labels_of, {"kafka_replica_state": _state_tail})
 
 
 class ReplicaSeries:

@@ -14,7 +14,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import VERDICTS
-from exporter.metrics.lines import Column, Growing, Rendered, Samples, column_of, escape, mask_nan
+from exporter.metrics.lines import AgeColumn, Column, RowSeries, Samples, column_of, escape, mask_nan
 from exporter.metrics.partition_series import PartitionSeries
 
 _STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
@@ -34,8 +34,8 @@ class TopicSeries:
         self._labels = f'{{kafka_cluster="{escape(cluster)}"'
         self._settings = _Settings()
         self._records = _Records()
-        self._rendered = Rendered(self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: str}, _VARIANTS)
-        self._cluster = Rendered[str](lambda start: [start])
+        self._rendered = RowSeries(self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: str}, _VARIANTS)
+        self._cluster = RowSeries[str](lambda start: [start])
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
@@ -47,7 +47,7 @@ class TopicSeries:
             for name, (values, known) in self._columns(snapshot, assessment).items()
         }
         since = {_STALENESS: assessment.newest, _SILENCE: assessment.of_topics.last_advance}
-        growing = {name: Growing(np.where(visible, moments, np.nan)) for name, moments in since.items()}
+        growing = {name: AgeColumn(np.where(visible, moments, np.nan)) for name, moments in since.items()}
         brokers = {_BROKERS: (np.array([len(snapshot.metadata.brokers)]), np.ones(1, dtype=np.bool_))}
         return {**self._rendered.update(topics, columns, growing), **self._cluster.update(self._labels, brokers)}
 

@@ -18,11 +18,11 @@ from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replicas.comparison import Comparison
 from exporter.factory.clusters import ClusterCollectors, build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
+from exporter.history.backlog import HistoryCounts
 from exporter.history.cluster_states import LastState
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
 from exporter.history.spool import HistoryError, Loss, Spool
-from exporter.history.unwritten import HistoryCounts
 from exporter.kafka.process import ClientProcesses, RemoteClient
 from exporter.service.scheduling import Scheduler
 from exporter.settings.schema import ClusterSettings, Settings

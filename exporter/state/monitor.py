@@ -19,7 +19,7 @@ from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import Clock
 from exporter.domain.replicas.comparison import Comparison
-from exporter.history.published import Published, is_in_force
+from exporter.history.published import Publication, is_in_force
 from exporter.history.spool import Loss
 from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.kafka.process import Restart
@@ -67,7 +67,7 @@ class Monitor:
         self._idle_owners: list[str] = []
         self._owners_seen: Mapping[str, object] = {}
         self._replicas = Replicas()
-        self._published: Published | None = None
+        self._published: Publication | None = None
         self._problem: str | None = None
         self._exposition = Exposition(clock, self._gather, self.self_metrics.render)
         self._lock = threading.Lock()
@@ -160,7 +160,7 @@ class Monitor:
         self.self_metrics.take_failure(failure)
         cluster.log_problem("poll", f"poll failed: {failure.reason}: {failure.detail}")
 
-    def take_expectations(self, published: Published | None, problem: str | None) -> None:
+    def take_expectations(self, published: Publication | None, problem: str | None) -> None:
         """Take published expectations, which apply from the next poll on.
 
         ``problem`` is why a newer set cannot be read. The earlier set then stays in force.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -19,16 +18,10 @@ SHORTEST_GAP_SECONDS = 900.0
 """A stretch without a good poll is listed when it is longer than this and than three poll intervals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the exporters saw: the week of each cluster, and the UTC days with a good poll or backfill."""
-
-    clusters: tuple[ClusterCoverage, ...]
-    days_seen: Mapping[str, set[date]]
-
-
-def read_coverage(coverage: DataFrame, as_of: datetime, clusters: set[str]) -> Seen:
-    """Sum up the week before ``as_of``, and the days of the charts.
+def read_coverage(
+    coverage: DataFrame, as_of: datetime, clusters: set[str]
+) -> tuple[tuple[ClusterCoverage, ...], Mapping[str, set[date]]]:
+    """Return the week before ``as_of`` of each cluster, and its UTC days of the charts with a good poll or backfill.
 
     Several exporters of one cluster count together: it is seen when one of them sees it. Backfilled
     spans are no gaps, for the broker's own index covers them. A cluster in ``clusters`` without any
@@ -79,7 +72,7 @@ def read_coverage(coverage: DataFrame, as_of: datetime, clusters: set[str]) -> S
         for cluster in clusters
         if cluster not in found
     }
-    return Seen(tuple(coverage for _, coverage in sorted((found | unseen).items())), days_seen)
+    return tuple(coverage for _, coverage in sorted((found | unseen).items())), days_seen
 
 
 def _cluster_coverage(row: Mapping[str, Any], as_of: datetime) -> ClusterCoverage:

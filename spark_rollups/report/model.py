@@ -236,7 +236,7 @@ class VerdictCount:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldIncident:
+class PastIncident:
     """Topics and partitions of a cluster that were held together in the verdicts from ``first`` to ``last``.
 
     ``name`` is the incident's in the table ``verdicts``, None where silence could only not be proved. ``topics`` were
@@ -304,7 +304,7 @@ class Report:
     """Others that are silent for as long and that no group reads: they may hold state, or be read in other ways."""
     cut_off: tuple[Entry, ...]
     """Copies that have lost their source."""
-    incidents: tuple[HeldIncident, ...]
+    incidents: tuple[PastIncident, ...]
     coverage: tuple[ClusterCoverage, ...]
     alarms: tuple[str, ...]
     """How often deaths of each kind of stream were false."""
@@ -341,7 +341,7 @@ class Facts:
     week_ago_as_of: datetime | None = None
     judged: tuple[Entry, ...] = ()
     week_ago: tuple[Entry, ...] | None = None
-    incidents: tuple[HeldIncident, ...] = ()
+    incidents: tuple[PastIncident, ...] = ()
     coverage: tuple[ClusterCoverage, ...] = ()
     drops: tuple[str, ...] = ()
     alarms: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from spark_rollups.batches import KEY as STREAM
-from spark_rollups.report.around import read_topic_facts
 from spark_rollups.report.charts import add_history
 from spark_rollups.report.coverage import read_coverage, read_drops
 from spark_rollups.report.model import (
@@ -26,21 +25,18 @@ from spark_rollups.report.model import (
     WEEK,
     Entry,
     Facts,
-    HeldIncident,
+    PastIncident,
     Revival,
     StreamFinding,
     TopicKey,
 )
+from spark_rollups.report.topic_facts import read_topic_facts
 from spark_rollups.report.wording import alarms
 from spark_rollups.tables import Tables
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)
-_OF_FINDING = (
-    *("partition", "verdict", "evidence", "last_advance", "silence_seconds", "expected_by", "state", "reason"),
-    *("max_silence_seconds", "largest_silence_seconds", "silence_score", "records_7d", "history_start"),
-    *("dead_since", "polled_from"),
-)
+_OF_FINDING = [one.name for one in fields(StreamFinding) if one.name not in ("days", "revival", "dead_a_week_ago")]
 """The columns of the verdicts that a finding has."""
 _OF_TOPIC = (*TopicKey._fields, "partitions", "partitions_live")
 _COLUMNS = (*_OF_TOPIC, *_OF_FINDING)
@@ -75,8 +71,8 @@ def read_facts(
     earlier = _earlier(verdicts, week_ago_as_of, as_of)
     then = list(_topics_at(earlier, week_ago_as_of))
     clusters = {row.cluster for row in (*then, *judged)}
-    seen = read_coverage(tables.read("coverage"), as_of, clusters)
-    judged = add_history(judged, tables.read("daily"), seen.days_seen, as_of)
+    clusters_seen, days_seen = read_coverage(tables.read("coverage"), as_of, clusters)
+    judged = add_history(judged, tables.read("daily"), days_seen, as_of)
     keys = {row.key for row in (*then, *judged)}
     about = read_topic_facts(tables.read("relations"), tables.read("inventory"), keys, as_of)
     return Facts(
@@ -86,7 +82,7 @@ def read_facts(
         judged=tuple(replace(row, about=about[row.key]) for row in judged),
         week_ago=None if week_ago_as_of is None else tuple(replace(row, about=about[row.key]) for row in then),
         incidents=_incidents(earlier, [run for run in runs if run > as_of - WEEK]),
-        coverage=seen.clusters,
+        coverage=clusters_seen,
         drops=read_drops(tables.read("drops"), as_of) if tables.exists("drops") else (),
         alarms=_alarms(tables.read("calibration"), as_of),
     )
@@ -171,7 +167,7 @@ def _topics_at(earlier: Sequence[_Row], at: datetime | None) -> Iterator[Entry]:
             yield Entry(row["cluster"], topic["topic"], topic["topic_id"], topic["partitions"], 0, (finding,))
 
 
-def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[HeldIncident, ...]:
+def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[PastIncident, ...]:
     held: dict[tuple[str, str | None], dict[datetime, list[_Row]]] = defaultdict(lambda: defaultdict(list))
     for row in earlier:
         if row["verdict"] == Verdict.HELD and row["as_of"] in runs:
@@ -190,7 +186,7 @@ def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[HeldI
                 topic["topic"]: topic["evidence"] for row in rows if row["whole"] for topic in row["topics"]
             }
             found.append(
-                HeldIncident(
+                PastIncident(
                     cluster=cluster,
                     name=name,
                     first=span[0],

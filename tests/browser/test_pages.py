@@ -16,7 +16,7 @@ from exporter.collectors.poller import Poller
 from exporter.domain.formatting import duration, moment
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, TopicPartition
-from exporter.history.published import Published
+from exporter.history.published import Publication
 from exporter.state.monitor import Monitor
 from exporter.web.server import WebServer
 from tests.browser.contrast import contrasts_of
@@ -77,7 +77,7 @@ def fleet() -> Monitor:
             "runbook": "https://wiki/x",
         },
     )
-    monitor.take_expectations(Published(NOW - HOUR, NOW - HOUR, {}, {}, table_of(rows)), None)
+    monitor.take_expectations(Publication(NOW - HOUR, NOW - HOUR, {}, {}, table_of(rows)), None)
     poller = Poller("prod", source, [monitor], clock)
     poller.poll()
     monitor.take_sweep(_sweep(SWEEP))

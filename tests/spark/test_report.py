@@ -219,8 +219,8 @@ def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) ->
         yield from coverage("old", AS_OF - 20 * DAY, AS_OF - 19 * DAY)
         yield from coverage("later", AS_OF + HOUR, AS_OF + DAY)
 
-    seen = read_coverage(frame(spark, "coverage", rows()), AS_OF, {"two", "missing", "later"})
-    found: dict[str, ClusterCoverage] = {each.cluster: each for each in seen.clusters}
+    clusters, days_seen = read_coverage(frame(spark, "coverage", rows()), AS_OF, {"two", "missing", "later"})
+    found: dict[str, ClusterCoverage] = {each.cluster: each for each in clusters}
     whole_week = (CoverageGap(AS_OF - 7 * DAY, AS_OF),)
     assert list(found) == ["backfilled", "failing", "later", "missing", "old", "slow", "two"]
     assert found["two"].gaps == ()
@@ -234,6 +234,6 @@ def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) ->
     assert found["old"].gaps == found["missing"].gaps == found["later"].gaps == whole_week
     assert found["old"].last_good_poll == AS_OF - 19 * DAY - timedelta(seconds=10)
     assert found["missing"].last_good_poll is None
-    assert len(seen.days_seen["backfilled"]) == 28
-    assert len(seen.days_seen["failing"]) == 7
-    assert len(seen.days_seen["old"]) == 2
+    assert len(days_seen["backfilled"]) == 28
+    assert len(days_seen["failing"]) == 7
+    assert len(days_seen["old"]) == 2

@@ -172,7 +172,7 @@ def test_what_could_not_be_read_has_the_words_of_the_log() -> None:
 
     def polled() -> list[Finding]:
         seen = snapshot_of(readings, taken_at=NOW, duration_seconds=0.1, max_timestamp_supported={})
-        return [one for one in cluster.judge_poll(cluster.PolledCluster(seen, {})) if one.check == "poll"]
+        return [one for one in cluster.judge_poll(cluster.ClusterProbe(seen, {})) if one.check == "poll"]
 
     undated, read = polled()
     assert (undated.severity, undated.what) == (Severity.WARNING, "unreadable: storage-error 1 at broker 1 (a)")

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from exporter.metrics.catalogue import CLUSTER
 from exporter.metrics.catalogue import Metric as Described
-from exporter.metrics.lines import Block, Growing, Rendered
+from exporter.metrics.lines import AgeColumn, Block, RowSeries
 from exporter.state.exposition import Exposition, Family
 from exporter.state.monitor import Monitor
 from tests.unit.readings import ManualClock
@@ -78,16 +78,18 @@ Topics = dict[str, int]
 """The value of each topic, with two variants each; a negative one is unknown."""
 
 
-def rendered() -> Rendered[tuple[str, ...]]:
+def rendered() -> RowSeries[tuple[str, ...]]:
     """Nothing yet."""
-    return Rendered(lambda topics: [f'{{topic="{name}"' for name in topics], variants={"m": (',side="a"', ',side="b"')})
+    return RowSeries(
+        lambda topics: [f'{{topic="{name}"' for name in topics], variants={"m": (',side="a"', ',side="b"')}
+    )
 
 
-def text(running: Rendered[tuple[str, ...]], topics: Topics) -> bytes:
+def text(running: RowSeries[tuple[str, ...]], topics: Topics) -> bytes:
     """Return what is shown of these topics."""
     values = np.array([topics[name] for name in topics for _ in "ab"], dtype=np.int64)
     since = np.where(values[::2] < 0, np.nan, -values[::2].astype(float))
-    samples = running.update(tuple(topics), {"m": (values, values >= 0)}, {"age": Growing(since)})
+    samples = running.update(tuple(topics), {"m": (values, values >= 0)}, {"age": AgeColumn(since)})
     return b"".join(part.render(0.0).text for parts in samples.values() for part in parts)
 
 

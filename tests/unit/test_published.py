@@ -12,7 +12,7 @@ import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.verdicts import Expectation
-from exporter.history.published import Expectations, Published
+from exporter.history.published import Expectations, Publication
 from tests.damage import DAMAGED, damage
 from tests.judging import rows_in
 from tests.pointer import point_to
@@ -30,7 +30,7 @@ def publish(history: Path, *rows: Expectation, **pointer: object) -> None:
     point_to(history / "published" / "expectations-1", MONDAY, **content)
 
 
-def loaded(history: Path) -> tuple[Expectations, Published]:
+def loaded(history: Path) -> tuple[Expectations, Publication]:
     """Read what is published, which can be read."""
     expectations = Expectations(history)
     assert expectations.refresh()

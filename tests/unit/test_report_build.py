@@ -24,7 +24,7 @@ from spark_rollups.report.model import (
     CoverageGap,
     Entry,
     Facts,
-    HeldIncident,
+    PastIncident,
     Report,
     Revival,
     StreamFinding,
@@ -328,7 +328,7 @@ def test_every_list_that_is_cut_says_so() -> None:
     """Owners to choose from, lists and what a search looks through: each names what it leaves out."""
     names = [f"t{number:03}" for number in range(320)]
     found = facts(topics(**dict.fromkeys(names, "dead")), owners={name: f"owner-{name}" for name in names})
-    incidents = tuple(HeldIncident("prod", f"i{number}", AS_OF, AS_OF, False, ("a",), 0) for number in range(320))
+    incidents = tuple(PastIncident("prod", f"i{number}", AS_OF, AS_OF, False, ("a",), 0) for number in range(320))
     report = build_report(replace(found, incidents=incidents))
     html, markdown, _ = forms(report)
     assert "<option disabled>and 20 more: search for them</option>" in html

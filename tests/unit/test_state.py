@@ -19,7 +19,7 @@ from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation
-from exporter.history.published import Published
+from exporter.history.published import Publication
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.series import ClusterSeries
 from exporter.state.monitor import Monitor
@@ -70,9 +70,9 @@ def promise(topic: str, partition: int | None, limit: float | None, last_advance
     )
 
 
-def publish(*rows: Expectation) -> Published:
+def publish(*rows: Expectation) -> Publication:
     """Return a published set as the exporter holds it."""
-    return Published(
+    return Publication(
         NOW - HOUR,
         NOW - HOUR + 60,
         {"topic": 2.0, "partition": 2.0},
@@ -94,7 +94,7 @@ class ConfiguredSource(TableSource):
         return replace(found, topics=topics, unmatched=("ordres",), cluster_id="4L6g3nShT-eMCtK--X86sw")
 
 
-def promised() -> Published:
+def promised() -> Publication:
     """Return the promises for the topic ``orders``."""
     return publish(
         promise("orders", 0, 5 * HOUR, NOW - 2 * HOUR),
@@ -263,7 +263,7 @@ def test_expectations_from_the_future_are_stale(ahead: float, stale: float) -> N
     clock = ManualClock(MONDAY + HOUR)
     monitor = monitor_of(clock, max_age=HOUR)
     row = by_wall(as_of=clock.time + ahead)
-    monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
+    monitor.take_expectations(Publication(row.as_of, row.as_of, {}, {}, table_of([row])), None)
     Poller("prod", TableSource({TopicPartition("orders", 0): (0, 10, None)}), [monitor], clock).poll()
     assert f"topic_liveness_expectations_stale {stale}" in monitor.metrics().decode()
     learning = 'kafka_topic_partitions_by_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1'

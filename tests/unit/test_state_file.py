@@ -23,7 +23,7 @@ from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 from exporter.history.cluster_states import HistoryProgress, LastState, read_state, state_file, write_state
-from exporter.history.published import Published
+from exporter.history.published import Publication
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from tests.exposed import verdict_of_orders
@@ -84,7 +84,7 @@ class Life:
             overrides=[{"topics": one.topics, "max_silence": one.max_silence_seconds} for one in overrides],
         )
         if row is not None:
-            self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
+            self.monitor.take_expectations(Publication(row.as_of, row.as_of, {}, {}, table_of([row])), None)
         state = None if last is None else last.state
         self.poller = Poller("prod", source, [self.history, self.monitor, self.seen], clock, state=state)
 

@@ -33,7 +33,7 @@ class HistoryCounts:
     failed_writes: Counter[str] = field(default_factory=Counter)
 
 
-class UnwrittenFiles(NamedTuple):
+class BacklogFiles(NamedTuple):
     """Files that are written in this order, and lost together. Without its windows coverage would prove silences."""
 
     at: float
@@ -45,14 +45,14 @@ class UnwrittenFiles(NamedTuple):
         return Counter({name_of(table): table.num_rows for table in self.tables})
 
 
-class Unwritten:
+class Backlog:
     """What is not written yet of one cluster: its state, and files, of which past ``most`` the oldest are lost."""
 
     def __init__(self, cluster: str, spool: Spool, most: int) -> None:
         self._cluster, self._spool, self._most = cluster, spool, most
         self._counts = HistoryCounts()
         self._state: tuple[ClusterState, HistoryProgress] | None = None
-        self._files: list[UnwrittenFiles] = []
+        self._files: list[BacklogFiles] = []
         self._lock = threading.Lock()
         """Held for access to state, files and counts, never during a write to storage."""
         self._writing: Future[None] | None = None
@@ -74,7 +74,7 @@ class Unwritten:
         with self._lock:
             self._state = state, progress
 
-    def add(self, files: UnwrittenFiles) -> None:
+    def add(self, files: BacklogFiles) -> None:
         """Have files written after those before."""
         with self._lock:
             self._files.append(files)
@@ -153,7 +153,7 @@ class Unwritten:
                 _worded(rows),
             )
 
-    def _drop(self, lost: Sequence[UnwrittenFiles], reason: Loss) -> Counter[str]:
+    def _drop(self, lost: Sequence[BacklogFiles], reason: Loss) -> Counter[str]:
         rows = sum((files.rows() for files in lost), Counter[str]())
         with self._lock:
             self._files = [files for files in self._files if files not in lost]
