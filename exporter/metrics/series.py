@@ -11,7 +11,7 @@ from exporter.domain.arrays import Flags
 from exporter.domain.judging.detection import Assessment
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
+from exporter.domain.polls.metadata import Metadata, TopicInfo
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import VERDICTS
 from exporter.metrics.lines import AgeColumn, Column, RowSeries, Samples, column_of, escape, mask_nan
@@ -113,18 +113,13 @@ class _Settings:
             return
         self._metadata = metadata
         infos = [metadata.topics[name] for name in topics]
-        configs = [info.config for info in infos]
+        retention = [info.config and info.config.retention_seconds for info in infos]
         self.visible = np.array([name not in metadata.invisible for name in topics], dtype=np.bool_)
         described = [info.config is not None or info.owner is not None for info in infos]
         self.columns = {
             _INFO: (column_of(list(map(_described, infos))), np.array(described, dtype=np.bool_)),
-            "kafka_topic_retention_seconds": _seconds(configs, "retention_seconds"),
+            "kafka_topic_retention_seconds": mask_nan(np.array(retention, dtype=np.float64)),
         }
-
-
-def _seconds(configs: Iterable[TopicConfig | None], name: str) -> Column:
-    values = (None if config is None else getattr(config, name) for config in configs)
-    return mask_nan(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
 
 
 def _described(info: TopicInfo) -> str:
