@@ -253,6 +253,20 @@ def test_only_ingested_files_expire(bench: Bench) -> None:
     assert bench.rows("windows") == []
 
 
+def test_a_ledger_past_its_limit_is_unknown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut off, it would tell of a part of the files: nothing expires by it."""
+    bench.polls(0, 1)
+    bench.flush()
+    ingest(bench)
+    spool = Spool(bench.folder, "exporter-1")
+    assert spool.read_ledger()
+    for _, path, _ in list_finished_files(spool.folder):
+        os.utime(str(path), (1000.0, 1000.0))
+    monkeypatch.setattr("exporter.history.spool._LEDGER_BYTES", 10)
+    assert spool.read_ledger() is None
+    assert spool.expire(older_than=5000.0) == 0
+
+
 def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """Windows are counted by cluster; coverage and inventory that go with them stand in the log too."""
     bench.polls(0, 1)
