@@ -47,10 +47,10 @@ def require_range(
 
 
 def require_match(pattern: str, rule: str) -> AfterValidator:
-    """Return the rule that the whole of a text matches a pattern of ASCII classes."""
+    """Return the rule that the whole of a text matches a pattern."""
 
     def check(text: str) -> str:
-        if not re.fullmatch(pattern, text, re.ASCII):
+        if not re.fullmatch(pattern, text):
             raise ValueError(rule)
         return text
 
@@ -128,7 +128,8 @@ def check_slot(seconds: float) -> float:
     return seconds
 
 
-NotEmpty = Annotated[str, require_match(r"(?s).*\S.*", "must not be empty")]
+REQUIRE_TEXT = require_match(r"(?s).*\S.*", "must not be empty")
+NotEmpty = Annotated[str, REQUIRE_TEXT]
 
 
 def check_owner(text: str) -> str:
@@ -137,9 +138,10 @@ def check_owner(text: str) -> str:
         raise ValueError("must be at most 200 printable characters")
     if re.search(r"\\(?![1-9]|g<)", text):
         raise ValueError(r"must have a backslash only before a group of topics, such as \1 or \g<team>")
-    if not text.strip():
-        raise ValueError("must not be empty")
     return text
+
+
+Owner = Annotated[str, AfterValidator(check_owner), REQUIRE_TEXT]
 
 
 def check_url(text: str) -> str:

@@ -75,7 +75,7 @@ def _in_order(names: tuple[PartitionMetric, ...]) -> tuple[PartitionMetric, ...]
 _Role = Annotated[
     str,
     require_match(
-        r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+",
+        r"(?a)arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+",
         "must be the ARN of a role, such as arn:aws:iam::123456789012:role/liveness",
     ),
 ]
@@ -84,7 +84,7 @@ _Role = Annotated[
 class AwsMskIam(Section):
     """Amazon MSK with IAM: the region of the tokens and the role to assume. Without a role, the default credentials."""
 
-    region: Annotated[str, require_match(r"[a-z]{2,}(-[a-z]+)+-\d+", "must be an AWS region, such as eu-central-1")]
+    region: Annotated[str, require_match(r"[a-z]{2,}(-[a-z]+)+-[0-9]+", "must be an AWS region, such as eu-central-1")]
     """The region that tokens are signed for."""
     role_arn: _Role | None = None
     """The role to assume; without it the default credentials of AWS."""

@@ -12,10 +12,10 @@ from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS, Outage, TopicOverride, TopicOwner
 from exporter.settings.calendars import check_calendar, days_of
 from exporter.settings.rules import (
+    Owner,
     Regex,
     Seconds,
     Section,
-    check_owner,
     check_portable,
     check_time_zone,
     parse_moment,
@@ -100,7 +100,7 @@ class OwnerSettings(TopicSettings):
 
     topics: Regex
     """A regular expression that matches whole names."""
-    owner: Annotated[str, AfterValidator(check_owner)]
+    owner: Owner
     r"""The owner; `\1` is the first group of the pattern."""
 
     @model_validator(mode="after")

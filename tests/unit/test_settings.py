@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from exporter.domain.verdicts import Outage, TopicOverride, TopicOwner
 from exporter.metrics.catalogue import PARTITION_METRICS
 from exporter.settings.calendars import days_of
+from exporter.settings.delivery import Recipient
 from exporter.settings.dump import dump_yaml
 from exporter.settings.errors import SettingsError
 from exporter.settings.load import Override, load_settings
 from exporter.settings.quantities import parse_duration
-from exporter.settings.rules import default_exporter
-from exporter.settings.schema import PartitionMetric, Settings
+from exporter.settings.rules import Name, NotEmpty, Owner, default_exporter
+from exporter.settings.schema import AwsMskIam, PartitionMetric, Settings
 
 CONFIG = Path(__file__).parent / "config"
 SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"
@@ -248,3 +250,20 @@ def test_holidays_have_english_names_on_every_host(language: str | None, monkeyp
         monkeypatch.setenv("LANG", language)
     days = days_of.__wrapped__("DE-BY", "Europe/Berlin", 2026)
     assert "Christmas Day" in {name for _, _, name in days}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (NotEmpty, "\u00a0\u2003"),
+        (Owner, " "),
+        (Recipient, "team\u00a0@example.org"),
+        (Name, "\ufb01rst"),
+        (AwsMskIam, {"region": "eu-central-\u0661"}),
+        (AwsMskIam, {"region": "eu-central-1", "role_arn": "arn:aws:iam::\u066123456789012:role/liveness"}),
+    ],
+)
+def test_blanks_and_digits_of_other_scripts_are_no_way_around_a_rule(kind: Any, given: object) -> None:
+    """Every blank of Unicode is one; letters and digits of names are those of ASCII."""
+    with pytest.raises(ValidationError):
+        TypeAdapter(kind).validate_python(given)
