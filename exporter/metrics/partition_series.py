@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.judging.detection import Assessment
 from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import ANSWERED, State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
@@ -36,7 +38,7 @@ class PartitionSeries:
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
-        columns = {name: column for name, column in _columns(snapshot, assessment).items() if name in self._names}
+        columns = _columns(snapshot, assessment, self._names)
         growing = {_STALENESS: AgeColumn(_stale_since(snapshot.table))} if _STALENESS in self._names else {}
         return self._rendered.update(snapshot.table.layout, columns, growing)
 
@@ -46,32 +48,38 @@ class PartitionSeries:
         return [f'{starts[topic]}{partition}"' for topic, partition in numbers]
 
 
-def _columns(snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
-    """Return the column that each metric shows; replicas of topics that could not be described are unknown."""
+def _columns(snapshot: Snapshot, assessment: Assessment, names: Collection[str]) -> dict[str, Column]:
+    """Return the columns of metrics; replicas of topics that could not be described are unknown."""
     table, members, judged = snapshot.table, snapshot.metadata.membership, assessment.of_partitions
     leader, state = table.leader_now, table.state_now
     described = (snapshot.metadata.reason_of_topics == ANSWERED)[table.layout.topic]
     replicas, in_sync = np.diff(members.first_replica), np.diff(members.first_in_sync)
-    preferred = np.full(len(table), NO_LEADER, dtype=np.int32)
-    preferred[replicas > 0] = members.replicas[members.first_replica[:-1][replicas > 0]]
-    led = (members.leader == preferred) & (members.leader != NO_LEADER)
-    found = {
-        "current_offset": (table.latest, table.read),
-        "oldest_offset": (table.earliest, table.read),
-        "last_record_timestamp_seconds": mask_nan(np.where(table.read, table.newest, np.nan)),
-        "last_advance_timestamp_seconds": mask_nan(judged.last_advance),
-        "expected_by_timestamp_seconds": mask_nan(judged.expected_by),
-        "leader": (leader, leader != NO_LEADER),
-        "replicas": (replicas, described),
-        "in_sync_replica": (in_sync, described),
-        "leader_is_preferred": (led.astype(np.int8), described & (replicas > 0)),
-        "under_replicated_partition": ((in_sync < replicas).astype(np.int8), described),
-        "earliest_local_offset": _in_tiers(table.earliest_local, table.read),
-        "latest_tiered_offset": _in_tiers(table.latest_tiered, table.read),
-        "state": (state, state != STATE_CODES[State.OBSERVED]),
-        "verdict": (judged.verdict, ~np.isin(judged.verdict, _UNREMARKABLE)),
+    found: Mapping[str, Callable[[], Column]] = {
+        "current_offset": lambda: (table.latest, table.read),
+        "oldest_offset": lambda: (table.earliest, table.read),
+        "last_record_timestamp_seconds": lambda: mask_nan(np.where(table.read, table.newest, np.nan)),
+        "last_advance_timestamp_seconds": lambda: mask_nan(judged.last_advance),
+        "expected_by_timestamp_seconds": lambda: mask_nan(judged.expected_by),
+        "leader": lambda: (leader, leader != NO_LEADER),
+        "replicas": lambda: (replicas, described),
+        "in_sync_replica": lambda: (in_sync, described),
+        "leader_is_preferred": lambda: (_led_by_preferred(members), described & (replicas > 0)),
+        "under_replicated_partition": lambda: ((in_sync < replicas).astype(np.int8), described),
+        "earliest_local_offset": lambda: _in_tiers(table.earliest_local, table.read),
+        "latest_tiered_offset": lambda: _in_tiers(table.latest_tiered, table.read),
+        "state": lambda: (state, state != STATE_CODES[State.OBSERVED]),
+        "verdict": lambda: (judged.verdict, ~np.isin(judged.verdict, _UNREMARKABLE)),
     }
-    return {f"kafka_topic_partition_{name}": column for name, column in found.items()}
+    named = {f"kafka_topic_partition_{name}": column for name, column in found.items()}
+    return {name: column() for name, column in named.items() if name in names}
+
+
+def _led_by_preferred(members: Membership) -> NDArray[np.int8]:
+    """Return 1 for each partition that its first replica leads."""
+    assigned = np.diff(members.first_replica) > 0
+    preferred = np.full(len(assigned), NO_LEADER, dtype=np.int32)
+    preferred[assigned] = members.replicas[members.first_replica[:-1][assigned]]
+    return np.asarray((members.leader == preferred) & (members.leader != NO_LEADER), np.int8)
 
 
 def _stale_since(table: Table) -> Floats:
