@@ -25,7 +25,7 @@ from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.hours import UNKNOWN
 from exporter.domain.learning.pauses import add_recent_pauses
 from exporter.domain.learning.rest_days import Rest, Rests
-from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
+from exporter.domain.learning.slots import week_of
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import TIMESTAMPS_DIFFER_SECONDS
@@ -253,10 +253,7 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
 
 
 def _in_force(sticks: Baselines, number: Rows, last_advance: Any) -> Rows:
-    rows = {key: place for place, key in enumerate(zip(sticks.stream.tolist(), sticks.week.tolist(), strict=True))}
-    week = np.floor((np.nan_to_num(last_advance, nan=-1.0) - FIRST_MONDAY) / WEEK).astype(np.int64)
-    keys = zip(number.tolist(), week.tolist(), strict=True)
-    return np.array([rows.get(key, -1) for key in keys], np.intp)
+    return sticks.find_rows(number, week_of(np.nan_to_num(last_advance, nan=-1.0)))
 
 
 def _columns(

@@ -24,6 +24,7 @@ from exporter.domain.judging.rollup_verdicts import judge
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import SECOND, UNKNOWN, Hours
+from exporter.domain.learning.slots import week_of
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.readings import ANSWERED, State
@@ -235,7 +236,7 @@ def _longest_silences(hours: Hours, streams: int) -> Floats:
 
 def _baselines(hours: Hours, last: Floats) -> tuple[Baselines, Rows]:
     """Return the baselines for the weeks of last advances (Unix seconds), and each stream's row in them, -1: none."""
-    week = np.floor((last - FIRST_MONDAY) / WEEK).astype(np.int64)
+    week = week_of(last)
     made = [one for each in np.unique(week).tolist() for one in baselines(hours[week[hours.stream] == each], [each])]
     row = np.full(len(last), -1, np.intp)
     sticks = Baselines.concatenate(made) if made else Baselines.none()
