@@ -173,9 +173,9 @@ def _require_columns(path: Location, parquet: pq.ParquetFile, schema: StructType
     wanted = {column.name: _ARROW[column.dataType.simpleString()] for column in schema.fields}
     found = {column.name: column.type for column in there}
     problems = [
-        f"column {name} must be {wanted.get(name, 'absent')}, got {found.get(name, 'none')}"
-        for name in {**wanted, **found}
-        if wanted.get(name) != found.get(name)
+        f"column {name} must be {kind}, got {found.get(name, 'none')}"
+        for name, kind in wanted.items()
+        if kind != found.get(name)
     ]
     if len(found) != len(there):
         problems.append("a column name occurs twice")

@@ -38,7 +38,7 @@ def run_backfill(
     def emit(cutoffs: Cutoffs, found: Windows) -> None:
         windows.extend(_objects(Window, window_rows(request, cutoffs, found)))
         inventory.extend(_objects(Inventory, inventory_rows(request, cutoffs)))
-        coverage.extend(_objects(Coverage, coverage_rows(request, cutoffs, found)))
+        coverage.extend(_objects(Coverage, coverage_rows(request, cutoffs)))
 
     result = Backfill(source, request, clock=clock, emit=emit, **given).run(backfilled)
     return Run(windows, inventory, result, coverage)

@@ -10,22 +10,17 @@ from exporter.domain.history.rows import Window
 
 def merge_windows(window: Window, later: Window) -> Window:
     """Return the window over both intervals; ``later`` follows the other in time."""
-    gaps = [gap for gap in (window.max_inner_gap_seconds, later.max_inner_gap_seconds) if gap is not None]
-    if window.last_advance is not None and later.first_advance is not None:
-        gaps.append(later.first_advance - window.last_advance)
     resolutions = [each for each in (window.resolution_seconds, later.resolution_seconds) if each is not None]
-    counted = ("polls_ok", "observed_seconds", "future_timestamps", "offset_regressions")
-    names = ("last_advance", "end_offset", "log_start_offset", "leader", "max_timestamp", "reason")
+    counted = ("polls_ok", "future_timestamps", "offset_regressions")
+    names = ("last_advance", "end_offset", "max_timestamp", "reason")
     newest: dict[str, Any] = {name: _first(getattr(later, name), getattr(window, name)) for name in names}
     return replace(
         later,
         window_start=window.window_start,
         **{name: getattr(window, name) + getattr(later, name) for name in counted},
         **newest,
-        advances=_sum(window.advances, later.advances),
         records=_sum(window.records, later.records),
         first_advance=_first(window.first_advance, later.first_advance),
-        max_inner_gap_seconds=max(gaps, default=None),
         resolution_seconds=max(resolutions, default=None),
         start_offset=_first(window.start_offset, later.start_offset),
     )

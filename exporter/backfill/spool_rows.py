@@ -21,20 +21,17 @@ def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Tabl
     """Return windows as rows of the spool."""
     rows = windows.row
     failed = windows.reason != ANSWERED
-    seconds = windows.end - windows.start
     columns: dict[str, Column] = {
         **_named(request, cutoffs.metadata, rows),
         "window_start": windows.start,
         "window_end": windows.end,
         "polls_ok": (~failed).astype(np.int64),
-        "observed_seconds": np.where(failed, 0.0, seconds),
         "records": make_nullable(windows.end_offset - windows.start_offset, failed),
         "first_advance": windows.first_advance,
         "last_advance": windows.last_advance,
         "resolution_seconds": windows.resolution,
         "start_offset": make_nullable(windows.start_offset, failed),
         "end_offset": make_nullable(windows.end_offset, failed),
-        "log_start_offset": make_nullable(cutoffs.earliest[rows], ~cutoffs.known[rows]),
         "max_timestamp": windows.max_timestamp,
         "future_timestamps": windows.future.astype(np.int64),
         "offset_regressions": np.zeros(len(windows), dtype=np.int64),
@@ -46,9 +43,11 @@ def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Tabl
 def inventory_rows(request: Request, cutoffs: Cutoffs) -> pa.Table:
     """Return partitions as rows of the spool."""
     topic, infos = cutoffs.metadata.membership.layout.topic, _infos(cutoffs.metadata)
+    leader = cutoffs.metadata.membership.leader
     columns: dict[str, Column] = {
         **_named(request, cutoffs.metadata, np.arange(len(topic))),
         "observed_at": cutoffs.at,
+        "leader": make_nullable(leader, leader == NO_LEADER),
         "earliest_offset": make_nullable(cutoffs.earliest, ~cutoffs.known),
         "latest_offset": make_nullable(cutoffs.latest, ~cutoffs.planned),
         "max_timestamp": np.where(cutoffs.planned, cutoffs.newest, np.nan),
@@ -61,10 +60,9 @@ def inventory_rows(request: Request, cutoffs: Cutoffs) -> pa.Table:
     return spool_table(Inventory, len(topic), columns)
 
 
-def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Table:
+def coverage_rows(request: Request, cutoffs: Cutoffs) -> pa.Table:
     """Return what proves the silences of these partitions, as a row of the spool."""
     end = float(cutoffs.end.min())
-    failed = int(np.sum(windows.reason != ANSWERED))
     return table_of(
         [
             Coverage(
@@ -74,10 +72,7 @@ def coverage_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Ta
                 # Not rounded to a slot: two runs within an hour are two rows.
                 window_start=max(0.0, end - request.horizon),
                 window_end=end,
-                polls_total=1,
                 polls_ok=1,
-                partitions_ok=len(cutoffs.earliest) - failed,
-                partitions_failed=failed,
                 last_good_poll=end,
                 interval_seconds=request.horizon,
             )
@@ -90,7 +85,7 @@ def _infos(metadata: Metadata) -> list[TopicInfo]:
 
 
 def _named(request: Request, metadata: Metadata, rows: Rows) -> dict[str, Column]:
-    layout, leader = metadata.membership.layout, metadata.membership.leader[rows]
+    layout = metadata.membership.layout
     topic = layout.topic[rows]
     return {
         "cluster": request.cluster,
@@ -99,7 +94,6 @@ def _named(request: Request, metadata: Metadata, rows: Rows) -> dict[str, Column
         "partition": layout.partition[rows],
         "exporter": request.exporter,
         "source": Source.BACKFILL.value,
-        "leader": make_nullable(leader, leader == NO_LEADER),
     }
 
 

@@ -99,7 +99,7 @@ class _Cluster:
     def _write(self, cutoffs: Cutoffs, windows: Windows) -> None:
         at = self._clock.now()
         found = [window_rows(self._request, cutoffs, windows)] if len(windows) else []
-        coverage = coverage_rows(self._request, cutoffs, windows)
+        coverage = coverage_rows(self._request, cutoffs)
         inventory = inventory_rows(self._request, cutoffs)
         self._spool.write_files(self._name, at, [*found, coverage, inventory])
 

@@ -61,8 +61,8 @@ def state_files(history: Location, before: float) -> list[Stored]:
     return [file for file in storage.files_below(history / "state", _STATE_FILE) if file.written < before]
 
 
-def write_state(path: Location, state: ClusterState, progress: HistoryProgress) -> int:
-    """Write a state file, whole or not at all; return its size in bytes. Raises OSError."""
+def write_state(path: Location, state: ClusterState, progress: HistoryProgress) -> None:
+    """Write a state file, whole or not at all. Raises OSError."""
     note = {
         "version": _VERSION,
         "states": STATES,
@@ -78,7 +78,7 @@ def write_state(path: Location, state: ClusterState, progress: HistoryProgress) 
     }
     arrays = {**state.columns, "partition": state.layout.partition, "note": np.array(json.dumps(note))}
     storage.make_folder(path.parent)
-    return storage.put(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
+    storage.put(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
 
 
 def read_state(history: Location, cluster: str, exporter: str) -> LastState | None:

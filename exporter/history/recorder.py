@@ -95,10 +95,10 @@ class History:
                 self._fold(snapshot)
 
     def take_failure(self, failure: PollFailure) -> None:
-        """Count a failed poll in the coverage of the interval."""
+        """Close the open window when its interval is over. A failed poll proves nothing in the coverage of the next."""
         with self._lock:
             if not self._ended:
-                self._window_for(failure.failed_at).polls_total += 1
+                self._window_for(failure.failed_at)
 
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take the consumer groups of each topic, as far as known."""
@@ -201,8 +201,6 @@ class History:
             "exporter": self._exporter,
             "source": Source.POLL.value,
             "polls_ok": 0,
-            "observed_seconds": 0.0,
-            "advances": 0,
             "records": 0,
             "first_advance": last,
             "last_advance": last,
@@ -243,10 +241,7 @@ class History:
             source=Source.POLL,
             window_start=window.start,
             window_end=end,
-            polls_total=window.polls_total,
             polls_ok=0 if window.behind else window.polls_ok,
-            partitions_ok=0 if window.behind else window.partitions_ok,
-            partitions_failed=window.partitions_failed,
             last_good_poll=None if window.behind else window.last_good_poll,
             interval_seconds=self._interval,
         )

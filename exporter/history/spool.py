@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -25,13 +25,11 @@ from exporter.history.cluster_states import HistoryProgress, state_file, state_f
 from exporter.history.tables import (
     TABLES,
     ForeignFileError,
-    Row,
     escape_name,
     name_of,
     open_regular_file,
     read_columns,
     read_whole,
-    table_of,
 )
 from exporter.storage import files as storage
 from exporter.storage.files import Location, Stored
@@ -115,21 +113,17 @@ class Spool:
         stem = f"{table}-{escape_name(self._exporter)}-{escape_name(cluster)}{of_source}"
         return self.folder / table / f"{stem}-{_stamped(at)}-{self._writer}.parquet"
 
-    def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
-        """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
-        [size] = self.write_files(cluster, at, [table_of(rows)])
-        return size
-
-    def write_files(self, cluster: str, at: float, tables: Iterable[pa.Table]) -> list[int]:
-        """Write a file for each table, in this order; return their sizes. Raises OSError.
+    def write_files(self, cluster: str, at: float, tables: Iterable[pa.Table]) -> None:
+        """Write a file for each table, in this order. Raises OSError.
 
         After an error some may be written. To write them again does no harm: their names and rows are the same.
         """
-        return [_write(self.target(cluster, at, name_of(table)), table) for table in tables]
+        for table in tables:
+            _write(self.target(cluster, at, name_of(table)), table)
 
-    def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> int:
-        """Write the state file of a cluster; return its size in bytes. Raises OSError, leaving the one before."""
-        return write_state(state_file(self.folder.parent, cluster, self._exporter), state, progress)
+    def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> None:
+        """Write the state file of a cluster. Raises OSError, leaving the one before."""
+        write_state(state_file(self.folder.parent, cluster, self._exporter), state, progress)
 
     def remove_unfinished(self) -> Counter[str]:
         """Delete the temporary files whose writers are gone; return how many, by table."""
@@ -224,9 +218,9 @@ def list_finished_files(spool: Location, tables: Iterable[str] = TABLES.values()
     return sorted(files, key=lambda file: (file.written, file.path.name))
 
 
-def _write(path: Location, table: pa.Table) -> int:
+def _write(path: Location, table: pa.Table) -> None:
     try:
-        return storage.put(path, lambda file: pq.write_table(table, file, write_page_checksum=True))
+        storage.put(path, lambda file: pq.write_table(table, file, write_page_checksum=True))
     except MemoryError as error:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
 from exporter.domain.history.rows import Source, Window
-from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, REASONS, State
 from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
@@ -31,16 +31,12 @@ class _Folded(ColumnSet):
     """Polls that could not read it."""
     reason: Codes
     """The reason of the last failure, as a reason code."""
-    leader: NDArray[np.int32]
-    advances: NDArray[np.int32]
     records: Offsets
     first_advance: Floats
     last_advance: Floats
-    max_inner_gap: Floats
     resolution: Floats
     start_offset: Offsets
     end_offset: Offsets
-    log_start_offset: Offsets
     max_timestamp: Floats
     future_timestamps: NDArray[np.int32]
     offset_regressions: NDArray[np.int32]
@@ -53,7 +49,6 @@ class _Folded(ColumnSet):
         """Fold in a poll that could not read these rows, each of one of ``streams``."""
         self.failures[streams] += 1
         self.reason[streams] = np.where(table.unread[rows] > ANSWERED, table.unread[rows], self.reason[streams])
-        self._lead(streams, table.leader[rows])
 
     def fold_read(self, streams: Rows, table: Table, rows: Rows, at: float, moved: Floats) -> None:
         """Fold in a good poll at ``at``, at which these rows advanced or started over.
@@ -66,25 +61,16 @@ class _Folded(ColumnSet):
         self.start_offset[streams[first]] = (table.latest[rows] - gained)[first]
         self.read[streams] = True
         self.end_offset[streams] = table.latest[rows]
-        self.log_start_offset[streams] = table.earliest[rows]
-        self._lead(streams, table.led_by[rows])
         newest = table.newest[rows]
         self.max_timestamp[streams] = np.where(np.isnan(newest), self.max_timestamp[streams], newest)
         self.future_timestamps[streams] += table.state[rows] == _FUTURE
         self.offset_regressions[streams] += table.restarted[rows] & ~advanced
         self.records[streams] += gained
         streams, rows = streams[advanced], rows[advanced]
-        self.advances[streams] += 1
-        # fmax ignores NaN: the first advance has no predecessor.
-        gap = np.fmax(0.0, at - self.last_advance[streams])
-        self.max_inner_gap[streams] = np.fmax(self.max_inner_gap[streams], gap)
         resolution = np.maximum(0.0, at - table.previous_poll[rows]) + moved[rows]
         self.resolution[streams] = np.fmax(self.resolution[streams], resolution)
         self.first_advance[streams] = np.fmin(self.first_advance[streams], at)
         self.last_advance[streams] = at
-
-    def _lead(self, streams: Rows, leader: NDArray[np.int32]) -> None:
-        self.leader[streams] = np.where(leader == NO_LEADER, self.leader[streams], leader)
 
 
 class _Streams:
@@ -128,11 +114,8 @@ class OpenWindow:
     last_poll: float
     behind: bool = False
     """Whether the clock is behind earlier rows: no silence is proved then."""
-    polls_total: int = 0
     polls_ok: int = 0
     last_good_poll: float | None = None
-    partitions_ok: int = 0
-    partitions_failed: int = 0
     by_new_clock: list[pa.Table] = field(default_factory=list)
     """Advances from before the clock was set, by the new clock."""
     _folded: _Folded = field(default_factory=lambda: _Folded.blank(0))
@@ -160,10 +143,8 @@ class OpenWindow:
         self._folded.fold_unread(self._stream[unread], table, unread)
         rows = np.flatnonzero(table.read & ((table.advanced_by > 0) | table.restarted))
         self._folded.fold_read(self._stream[rows], table, rows, snapshot.taken_at, moved)
-        self.polls_total += 1
         self._listed_polls += 1
-        self.partitions_ok, self.partitions_failed = len(table) - len(unread), len(unread)
-        if self.partitions_ok or not self.partitions_failed:
+        if not len(table) or len(unread) < len(table):
             self.polls_ok += 1
             self.last_good_poll = snapshot.taken_at
 
@@ -171,7 +152,7 @@ class OpenWindow:
         layout, topics = snapshot.table.layout, snapshot.metadata.topics
         self._stream = self._streams.number(layout, [topics[name].topic_id for name in layout.topics])
         new = len(self._streams) - len(self._folded)
-        self._folded = _Folded.concatenate([self._folded, _Folded.blank(new, leader=NO_LEADER)])
+        self._folded = _Folded.concatenate([self._folded, _Folded.blank(new)])
         self._metadata, self._layout = snapshot.metadata, layout
 
     def rows(self, cluster: str, exporter: str, end: float) -> pa.Table:
@@ -189,7 +170,6 @@ class OpenWindow:
         # A poll that failed for an earlier topic of this name did not see this one either.
         _, which = np.unique((of_name << _PARTITION_BITS) | partition, return_inverse=True)
         failures = np.bincount(which, folded.failures[streams])[which].astype(np.int64)
-        polls_ok = self._listed_polls - failures
         unread = ~folded.read[streams]
         columns: dict[str, Column] = {
             "cluster": cluster,
@@ -200,18 +180,13 @@ class OpenWindow:
             "window_end": end,
             "exporter": exporter,
             "source": Source.POLL.value,
-            "polls_ok": polls_ok,
-            "observed_seconds": polls_ok / max(1, self.polls_total) * (end - self.start),
-            "advances": folded.advances[streams],
+            "polls_ok": self._listed_polls - failures,
             "records": folded.records[streams],
             "first_advance": folded.first_advance[streams],
             "last_advance": folded.last_advance[streams],
-            "max_inner_gap_seconds": folded.max_inner_gap[streams],
             "resolution_seconds": folded.resolution[streams],
             "start_offset": make_nullable(folded.start_offset[streams], unread),
             "end_offset": make_nullable(folded.end_offset[streams], unread),
-            "log_start_offset": make_nullable(folded.log_start_offset[streams], unread),
-            "leader": make_nullable(folded.leader[streams], folded.leader[streams] == NO_LEADER),
             "max_timestamp": folded.max_timestamp[streams],
             "future_timestamps": folded.future_timestamps[streams],
             "offset_regressions": folded.offset_regressions[streams],

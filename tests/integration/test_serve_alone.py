@@ -43,7 +43,7 @@ def exporter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
     """An exporter that found in its history what no exporter wrote, and a gigabyte in place of the pointer."""
     folder = tmp_path_factory.mktemp("alone")
     spool, published = folder / "history" / "spool", folder / "history" / "published"
-    Spool(folder / "history", "e").write("default", 300.0, [ROW])
+    Spool(folder / "history", "e").write_files("default", 300.0, [table_of([ROW])])
     strays(spool / "windows")
     rows = table_of([ROW])
     foreign = rows.set_column(rows.schema.get_field_index("partition"), "partition", pa.array(["zero"]))

@@ -25,11 +25,10 @@ class _OneFile(Spool):
         super().__init__(history, exporter)
         self.rows_by_table: dict[str, list[pa.Table]] = {}
 
-    def write_files(self, _cluster: str, _at: float, tables: Iterable[pa.Table]) -> list[int]:
+    def write_files(self, _cluster: str, _at: float, tables: Iterable[pa.Table]) -> None:
         """Keep the rows."""
         for table in tables:
             self.rows_by_table.setdefault(name_of(table), []).append(table)
-        return []
 
     def write_all(self, cluster: str) -> None:
         """Write what was kept."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.readings import Reason, State
 from exporter.history.spool import Spool
-from exporter.history.tables import Row
+from exporter.history.tables import Row, table_of
 from tests.windows import merge_windows
 
 HOUR, DAY, WEEK = 3600.0, 86_400.0, 7 * 86_400.0
@@ -120,24 +120,25 @@ class World:
             inventory.append(_listing(self.cluster, (topic, partition), log, read, "backfill", Source.BACKFILL))
         spool = Spool(self.history, "backfill")
         if rows:
-            spool.write(self.cluster, since, rows)
-        spool.write(self.cluster, until, inventory)
-        spool.write(
+            spool.write_files(self.cluster, since, [table_of(rows)])
+        spool.write_files(self.cluster, until, [table_of(inventory)])
+        spool.write_files(
             self.cluster,
             since,
             [
-                Coverage(
-                    self.cluster,
-                    "backfill",
-                    Source.BACKFILL,
-                    since,
-                    until,
-                    1,
-                    1,
-                    len(inventory),
-                    0,
-                    until,
-                    until - since,
+                table_of(
+                    [
+                        Coverage(
+                            self.cluster,
+                            "backfill",
+                            Source.BACKFILL,
+                            since,
+                            until,
+                            1,
+                            until,
+                            until - since,
+                        )
+                    ]
                 )
             ],
         )
@@ -204,7 +205,7 @@ class _Run:
         key = self.world.cluster, part[0], log.topic_id, part[1], start, start + self.window, self.exporter, Source.POLL
         window = self.windows.get((part, start)) or Window(*key)
         if silent is not None and silent[0] <= when < silent[1]:
-            failed = Window(*key, advances=0, records=0, reason=Reason.NO_LEADER, polls_ok=-1)
+            failed = Window(*key, records=0, reason=Reason.NO_LEADER, polls_ok=-1)
             self.windows[part, start] = merge_windows(window, failed)
             return
         end = log.end(when)
@@ -215,11 +216,9 @@ class _Run:
         grew = end > before[1]
         seen = Window(
             *key,
-            advances=1 if grew else 0,
             records=max(0, end - before[1]),
             first_advance=when if grew else None,
             last_advance=when if grew else None,
-            max_inner_gap_seconds=0.0 if grew else None,
             resolution_seconds=when - before[0] if grew else None,
             start_offset=before[1] if grew else end,
             end_offset=end,
@@ -231,9 +230,8 @@ class _Run:
         for part in self.parts:
             window = self.windows.get((part, start))
             if window is not None:
-                failures, ok = -window.polls_ok, polls + window.polls_ok
-                seconds = (polls - failures) / polls * (end - start)
-                self.windows[part, start] = replace(window, window_end=end, polls_ok=ok, observed_seconds=seconds)
+                ok = polls + window.polls_ok
+                self.windows[part, start] = replace(window, window_end=end, polls_ok=ok)
         self.coverage.append(
             Coverage(
                 self.world.cluster,
@@ -242,9 +240,6 @@ class _Run:
                 start,
                 end,
                 polls,
-                polls,
-                len(self.parts),
-                0,
                 last,
                 600.0,
             )
@@ -268,7 +263,7 @@ class _Run:
         spool = Spool(self.world.history, self.exporter)
         for rows in (list(self.windows.values()), self.inventory, self.coverage):
             if rows:
-                spool.write(self.world.cluster, when, rows)
+                spool.write_files(self.world.cluster, when, [table_of(rows)])
 
 
 def _listing(

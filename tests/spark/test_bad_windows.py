@@ -156,19 +156,19 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_written_twice_counts_once(
     row, ahead = Window(**{**sound[0], **times}), datetime.now(UTC) + timedelta(days=400)
     set_it = "of a poll must be from 1980 to now: set the clock of the exporter's host, got"
     faults = {
-        "observed_seconds must be a finite number, 0 or more, got NaN": replace(row, observed_seconds=math.nan),
         "resolution_seconds must be a finite number, 0 or more, got Infinity": replace(
             row, resolution_seconds=math.inf
         ),
-        "max_inner_gap_seconds must be a finite number, 0 or more, got -1": replace(row, max_inner_gap_seconds=-1.0),
+        "resolution_seconds must be a finite number, 0 or more, got -1": replace(row, resolution_seconds=-1.0),
+        "resolution_seconds must be a finite number, 0 or more, got NaN": replace(row, resolution_seconds=math.nan),
         "records must be 0 or more, got -3": replace(row, records=-3),
         "last_advance must be a time from 1970 to 9999, got +28716": replace(row, last_advance=9e12),
         f"window_start {set_it} 1970-01-01 00:01": replace(row, window_start=60.0),
         f"window_end {set_it} {ahead:%Y-%m-%d %H:%M}": replace(row, window_end=ahead.timestamp()),
     }
-    written = table_of([replace(one, observed_seconds=0.0) for one in faults.values()])
-    observed = pa.array([one.observed_seconds for one in faults.values()])
-    written = written.set_column(written.column_names.index("observed_seconds"), "observed_seconds", observed)
+    written = table_of(list(faults.values()))
+    resolutions = pa.array([one.resolution_seconds for one in faults.values()])  # NaN would be written as null
+    written = written.set_column(written.column_names.index("resolution_seconds"), "resolution_seconds", resolutions)
     pq.write_table(written, good.with_name("windows-x.parquet"))
     shutil.copy(good, good.with_name("windows-copied.parquet"))
     (tmp_path / "tables" / "windows" / "_delta_log").mkdir(parents=True)
@@ -196,7 +196,7 @@ def ahead_by_days(history: Path, days: float) -> tuple[Path, datetime]:
     rows = [
         world.backfilled(("orders", 0), when - HOUR, when, log, when - HOUR) for when in (then, then - 400 * 24 * HOUR)
     ]
-    Spool(history, "backfill").write(CLUSTER, then, rows)
+    Spool(history, "backfill").write_files(CLUSTER, then, [table_of(rows)])
     (path,) = (history / "spool" / "windows").glob("*.parquet")
     return path, now
 

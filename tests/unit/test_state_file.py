@@ -48,15 +48,14 @@ class DyingSpool(Spool):
             raise OSError(errno.EIO, "killed")
         self.files_left -= 1
 
-    def write_files(self, cluster: str, at: float, tables: Iterable[pa.Table]) -> list[int]:
+    def write_files(self, cluster: str, at: float, tables: Iterable[pa.Table]) -> None:
         for table in tables:
             self._die()
             super().write_files(cluster, at, [table])
-        return []
 
-    def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> int:
+    def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> None:
         self._die()
-        return super().write_state(cluster, state, progress)
+        super().write_state(cluster, state, progress)
 
 
 class Life:

@@ -49,8 +49,8 @@ class Window:
     partition, window_start, exporter, source). ``first_advance`` and ``last_advance`` are the polls that saw an
     advance, at most ``resolution_seconds`` after the record, and later by as much as the wall clock was set since the
     advance before. Where that is an hour or more a window without records has the last advance by the new clock.
-    Backfilled windows have the record's timestamp, leave ``advances`` and ``max_inner_gap_seconds`` None, and their
-    ``last_advance`` is early by at most ``resolution_seconds``.
+    Backfilled windows have the record's timestamp, and their ``last_advance`` is early by at most
+    ``resolution_seconds``.
     """
 
     cluster: str
@@ -62,17 +62,12 @@ class Window:
     exporter: str
     source: str
     polls_ok: int = 0
-    observed_seconds: float = 0.0
-    advances: int | None = None
     records: int | None = None
     first_advance: float | None = None
     last_advance: float | None = None
-    max_inner_gap_seconds: float | None = None
     resolution_seconds: float | None = None
     start_offset: int | None = None
     end_offset: int | None = None
-    log_start_offset: int | None = None
-    leader: int | None = None
     max_timestamp: float | None = None
     future_timestamps: int = 0
     offset_regressions: int = 0
@@ -81,21 +76,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How well one interval was polled; a row of the spool table ``coverage``.
-
-    Silence is proved only where coverage is good. ``partitions_ok`` and ``partitions_failed`` are those of the last
-    poll of the interval.
-    """
+    """How well one interval was polled; a row of the spool table ``coverage``. It proves silence where it is good."""
 
     cluster: str
     exporter: str
     source: str
     window_start: float
     window_end: float
-    polls_total: int
     polls_ok: int
-    partitions_ok: int
-    partitions_failed: int
     last_good_poll: float | None
     interval_seconds: float
 
