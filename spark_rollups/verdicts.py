@@ -19,7 +19,7 @@ from exporter.domain.history.observation import do_streams_exist
 from exporter.domain.history.streams import Streams, add_topics
 from exporter.domain.judging.incidents import ClusterStreams as Together
 from exporter.domain.judging.incidents import Silent, hold
-from exporter.domain.judging.rollup_verdicts import Verdicts, judge
+from exporter.domain.judging.rollup_verdicts import LIMITS, Verdicts
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.hours import UNKNOWN
@@ -171,7 +171,7 @@ def judge_batch(streams: pa.Table, learned: pa.Table, *, rule: Rule, schema: pa.
     if days.num_rows:
         hours = hours_from(days, names.rows[2])
         sticks = add_recent_pauses(sticks, np.unique(in_force[in_force >= 0]), hours, rule.as_of)
-    found = judge(subjects, sticks, in_force, rule.as_of, rule.thresholds, rule.overrides)
+    found = Verdicts(subjects, sticks, in_force, rule.as_of, rule.thresholds, rule.overrides)
     return table_of(
         {
             **_columns(names, number, subjects, found, in_force, baselines),
@@ -282,19 +282,18 @@ def _columns(
         **{name: moments(getattr(found, name)) for name in ("history_start", "suspect_from", "expected_by", "overdue")},
         **{name: numbers(getattr(found, name)) for name in _NUMBERS},
         **{name: getattr(found, name) for name in (*_COUNTS, *_FLAGS)},
-        **{LEARNED[name]: numbers(getattr(found.measured, name)) for name in _LIMITS},
-        LEARNED["rule"]: pa.array(found.measured.rule, pa.string()),
+        **{LEARNED[name]: numbers(found.learned[name]) for name in LIMITS},
+        LEARNED["rule"]: pa.array(found.learned["rule"], pa.string()),
         "verdict": pa.array(np.array([one.value for one in VERDICTS], object)[found.verdict], pa.string()),
         "end_offset": numbers(subjects.end_offset, pa.int64()),
         "dead_since": moments(np.where(np.isin(found.verdict, _GONE), found.expected_by, np.nan)),
-        "rests": pa.array([[_rest(one) for one in rests] for rests in found.measured.rests], _REST_TYPE),
+        "rests": pa.array([[_rest(one) for one in rests] for rests in found.rests], _REST_TYPE),
         "falling": pa.array(list(map(_falling, subjects.falling)), _FALLING_TYPE),
         "replication": pa.nulls(len(subjects), pa.string()),
     }
 
 
-_LIMITS = ("suspect_silence_seconds", "max_silence_seconds")
-_NUMBERS = ("silence_seconds", "missed_slots", "largest_missed", *_LIMITS, "silence_score")
+_NUMBERS = ("silence_seconds", "missed_slots", "largest_missed", *LIMITS, "silence_score")
 _COUNTS = ("active_slots", "weeks", "suspect_score", "dead_score", "partitions", "partitions_live", "slot_seconds")
 _EVIDENCE = ("evidence", "evidence_if_held")
 _OF_BASELINE = (

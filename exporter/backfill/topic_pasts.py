@@ -20,7 +20,7 @@ from exporter.domain.history.streams import Streams, objects
 from exporter.domain.judging.audit import NOT_JUDGED, spare_earlier_silences
 from exporter.domain.judging.incidents import ClusterStreams as Together
 from exporter.domain.judging.incidents import Silent, hold
-from exporter.domain.judging.rollup_verdicts import judge
+from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import SECOND, UNKNOWN, Hours
@@ -98,7 +98,7 @@ class TopicPasts:
         self.longest_silence[topics] = _longest_silences(hours, len(topics))
         sticks, row = _baselines(hours, last)
         streams = self._streams(topics, last, hours)
-        judged = judge(streams, sticks, row, self._clock.now(), overrides=self._overrides)
+        judged = Verdicts(streams, sticks, row, self._clock.now(), overrides=self._overrides)
         longest = self.longest_silence[topics]
         self.verdict[topics], self.evidence[topics] = spare_earlier_silences(judged, longest, last)
         self._if_held[topics] = judged.evidence_if_held

@@ -11,7 +11,7 @@ import pytest
 from exporter.domain.judging.current_facts import ClusterFacts
 from exporter.domain.judging.detection import Assessment, Detector
 from exporter.domain.judging.queries import Query, topics
-from exporter.domain.judging.rollup_verdicts import judge as judge_all
+from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.drops import MOST_DAYS, Drop, OngoingDrop
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.polls.silence import Silence
@@ -120,7 +120,7 @@ def test_the_rollup_holds_it_too_and_an_override_does_not() -> None:
     each = replace(each, falling=objects([DROP] * len(each)))
     stick = steady(1)
     override = TopicOverride("invoices", max_silence_seconds=DAY)
-    found = judge_all(each, stick, np.array([0] * len(each)), until, overrides=[override])
+    found = Verdicts(each, stick, np.array([0] * len(each)), until, overrides=[override])
     by_name = dict(zip(each.name.tolist(), range(len(each)), strict=False))
     orders, invoices = by_name["orders"], by_name["invoices"]
     assert [VERDICTS[found.verdict[row]] for row in (orders, invoices)] == [Verdict.HELD, Verdict.DEAD]
@@ -130,6 +130,6 @@ def test_the_rollup_holds_it_too_and_an_override_does_not() -> None:
         "silent or nearly so, until Fri 2026-03-06 00:00 UTC at most; without it dead since Wed 2026-03-04 00:47 UTC"
     ) in found.evidence[orders]
     later = DROP.until + HOUR
-    found = judge_all(replace(each, observed_until=np.full(len(each), later)), stick, np.array([0] * len(each)), later)
+    found = Verdicts(replace(each, observed_until=np.full(len(each), later)), stick, np.array([0] * len(each)), later)
     assert VERDICTS[found.verdict[orders]] is Verdict.DEAD
     assert found.incident[orders] is None

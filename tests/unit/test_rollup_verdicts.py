@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from exporter.domain.history.streams import Streams, add_topics
-from exporter.domain.judging.rollup_verdicts import Verdicts, judge
+from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.overrides import Overrides
 from exporter.domain.polls.readings import State
@@ -143,16 +143,17 @@ def test_a_topic_is_judged_by_what_was_learned_once_its_override_has_ended(
 ) -> None:
     """A limit, a mute and a retirement leave the limits and the rule of its past as they are."""
     last, overrides = NOW - silent_days * DAY, [TopicOverride("weekly", **decided)]
-    found = judge(streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW, overrides=overrides)
-    limits = found.measured.suspect_silence_seconds[0], found.measured.max_silence_seconds[0]
-    learned = by_wall(suspect_silence_seconds=limits[0], max_silence_seconds=limits[1], rule=found.measured.rule[0])
+    found = Verdicts(
+        streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW, overrides=overrides
+    )
+    learned = by_wall(**{name: values[0] for name, values in found.learned.items()})
     assert learned.rule == "period" and found.rule[0] == "override"
     assert judge_one(Silence(last, NOW, known=True), learned, NOW).verdict is verdict
 
 
 def judged(each: Streams, overrides: Sequence[TopicOverride] = ()) -> Verdicts:
     """Judge streams that were steady."""
-    return judge(each, steady(len(each)), np.arange(len(each)), NOW, overrides=overrides)
+    return Verdicts(each, steady(len(each)), np.arange(len(each)), NOW, overrides=overrides)
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +301,7 @@ def test_a_partition_that_follows_its_topic_has_the_figures_of_that() -> None:
 def test_the_score_by_the_wall_clock_is_that_of_the_exporter() -> None:
     """A share of the limit: dead at the threshold. Both publish the same number."""
     last = NOW - 11 * DAY
-    found = judge(streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW)
+    found = Verdicts(streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW)
     learned = by_wall(
         suspect_silence_seconds=found.suspect_silence_seconds[0],
         max_silence_seconds=found.max_silence_seconds[0],

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from exporter.domain.judging.rollup_verdicts import Verdicts, judge
+from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import longest_usual
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.rest_days import Calendar, Rest, Rests
@@ -35,7 +35,7 @@ def every_second_monday(rests: tuple[Rest, ...], now: float) -> Verdicts:
     week = int((LAST - FIRST_MONDAY) // WEEK)
     (made,) = baselines(hours_of(LAST - 14 * DAY * np.arange(9.0, -1.0, -1.0)), [week])
     each = streams([("prod", "payroll")], [0], [LAST], [now])
-    return judge(replace(each, rests=objects([rests] * 2)), made, np.zeros(2, np.intp), now)
+    return Verdicts(replace(each, rests=objects([rests] * 2)), made, np.zeros(2, np.intp), now)
 
 
 DROPS = tuple(one._replace(seen=True) for one in CALENDAR)

@@ -14,7 +14,7 @@ from exporter.domain.judging.current_facts import ClusterFacts
 from exporter.domain.judging.detection import Assessment, Detector
 from exporter.domain.judging.gap_law import WEEK, find_limits
 from exporter.domain.judging.queries import Query, partitions, topics
-from exporter.domain.judging.rollup_verdicts import judge
+from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
@@ -116,7 +116,7 @@ def judged(
         known_slots=np.full(count, slots, np.int64),
         polled_from=np.full(count, NOW - polled_days * DAY),
     )
-    found = judge(each, NO_BASELINES, np.full(count, -1), NOW)
+    found = Verdicts(each, NO_BASELINES, np.full(count, -1), NOW)
     return VERDICTS[found.verdict[0]], found.rule[0], found.evidence[0], float(found.expected_by[0] - last) / DAY
 
 
@@ -162,7 +162,7 @@ def test_the_rollup_judges_by_the_age_of_the_newest_record_where_no_advance_is_k
     partition = replace(each[~each.whole], newest=np.array([np.nan if age_days is None else NOW - age_days * DAY]))
     both = add_topics(partition, each[each.whole])
     both = replace(both, polled_from=np.full(2, MONDAY))
-    found = judge(both, NO_BASELINES, np.full(2, -1), NOW)
+    found = Verdicts(both, NO_BASELINES, np.full(2, -1), NOW)
     assert [VERDICTS[code] for code in found.verdict] == [verdict] * 2
     if verdict is Verdict.RETIRED:
         assert found.expected_by[1] == NOW - DAY
@@ -211,10 +211,10 @@ def test_the_rollup_gives_partitions_the_verdict_of_their_topic_too() -> None:
     made: Baselines = replace(
         steady(3), mean=np.full(3, np.nan), spread=np.full(3, np.nan), suspect_silence=limits / 10, max_silence=limits
     )
-    found = judge(each, made, np.arange(3), NOW)
+    found = Verdicts(each, made, np.arange(3), NOW)
     assert [VERDICTS[code] for code in found.verdict] == [Verdict.SUSPECT] * 3
     assert found.evidence[0] == f"with its topic: {found.evidence[2]}"
-    assert found.measured.max_silence_seconds.tolist() == limits.tolist()
+    assert found.learned["max_silence_seconds"].tolist() == limits.tolist()
     assert found.expected_by.tolist() == [found.expected_by[2]] * 3
 
 
@@ -226,7 +226,7 @@ def test_missed_hours_are_as_many_as_the_runs_at_fixed_hours_that_did_not_come(h
     last = float(moments[-1])
     until = last + 3 * DAY
     each = streams([("prod", "fixed")], [0], [last], [until])
-    found = judge(each, Baselines.concatenate([learned, learned]), np.arange(2), until)
+    found = Verdicts(each, Baselines.concatenate([learned, learned]), np.arange(2), until)
     assert 3 * len(hours) - 1.5 <= found.missed_slots[0] <= 3 * len(hours) + 0.5
 
 

@@ -8,127 +8,314 @@ rollups.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.arrays import Flags, Floats, Rows, replace_nan
+from exporter.domain.expectations.silence_rules import SilenceRules
 from exporter.domain.history.streams import Streams, Strings, objects
-from exporter.domain.judging.detection import follow_topics
-from exporter.domain.judging.evidence import FOLLOWS
-from exporter.domain.judging.measured_silences import MeasuredSilences
-from exporter.domain.learning.baselines import Baselines
+from exporter.domain.judging.detection import follow_topics, overrule_silences
+from exporter.domain.judging.evidence import FOLLOWS, evidence
+from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SECONDS, find_limits, judge_ages
+from exporter.domain.judging.stream_facts import StreamFacts
+from exporter.domain.learning.baselines import WEEKS, Baselines, longest_usual
+from exporter.domain.learning.drops import DAY
 from exporter.domain.learning.hours import Integers
+from exporter.domain.learning.profiles import scale_missed
+from exporter.domain.learning.rest_days import Rest, extra_seconds_for_rests, is_due_on, quiet
+from exporter.domain.learning.schedule import has_schedule
+from exporter.domain.learning.slots import BY_HOUR
+from exporter.domain.learning.traffic_clock import WEEK
 from exporter.domain.overrides import Overrides
-from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, Threshold
-from exporter.domain.verdicts import OVERRIDE, VERDICT_CODES, TopicOverride, Verdict
+from exporter.domain.polls.silence import Silences
+from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
+from exporter.domain.verdicts import (
+    DEAD_AT_LATEST_SECONDS,
+    GAPS,
+    NO_RULE,
+    OVERRIDE,
+    PERIOD,
+    SCHEDULE,
+    SUSPECT_SHARE,
+    TRAFFIC_CLOCK,
+    VERDICT_CODES,
+    VERDICTS,
+    TopicOverride,
+    Verdict,
+)
 
+UNSEEN_SECONDS = 3600.0
+"""Age of the last poll in seconds. Polls are in the spool within minutes; past this age the exporter did not poll."""
+
+LIMITS = ("suspect_silence_seconds", "max_silence_seconds")
+"""Seconds of silence by the wall clock."""
+
+_LEARNING = [VERDICT_CODES[Verdict.LEARNING]]
 _LIVE = [VERDICT_CODES[Verdict.LIVE], VERDICT_CODES[Verdict.QUIET], VERDICT_CODES[Verdict.LATE]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdicts:
-    """The verdicts on ``Streams``, each a column [n]."""
-
-    verdict: NDArray[np.int8]
-    """Indices into VERDICTS."""
-    rule: Strings
-    silence_seconds: Floats
-    slot_seconds: Floats
-    active_slots: Integers
-    history_start: Floats
-    weeks: Integers
-    missed_slots: Floats
-    largest_missed: Floats
-    """Both count as many slots as were active in the past (``profiles.scale_missed``)."""
-    suspect_silence_seconds: Floats
-    max_silence_seconds: Floats
-    suspect_from: Floats
-    expected_by: Floats
-    suspect_score: Floats
-    dead_score: Floats
-    silence_score: Floats
-    partitions: Integers
-    partitions_live: Integers
-    evidence: Strings
-    evidence_if_held: Strings
-    """The evidence line if an incident holds the stream; None where none could."""
-    has_expectation: Flags
-    """Whether it is judged by a threshold: its silence is known and no override is in force. Only such a stream takes
-    part in incidents.
-    """
-    unusual: Flags
-    holdable: Flags
-    hold_expired: Flags
-    overdue: Floats
-    """Unix seconds; see ``Scores.overdue``."""
-    incident: Strings
-    """The name of the drop that holds each."""
-    measured: MeasuredSilences
-    """What was learned, without overrides: rules, limits and rests."""
-
-
-_MEASURED = (
-    *("silence_seconds", "slot_seconds", "active_slots", "history_start", "weeks", "missed_slots", "largest_missed"),
-    *("suspect_silence_seconds", "max_silence_seconds", "suspect_from", "expected_by", "suspect_score", "dead_score"),
-    "silence_score",
-)
-_OF_TOPIC = (
-    *("suspect_silence_seconds", "max_silence_seconds", "suspect_from", "expected_by", "missed_slots"),
-    "silence_score",
-)
+_ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
+_OF_TOPIC = (*LIMITS, "suspect_from", "expected_by", "missed_slots", "silence_score")
 """What a partition that follows its topic has from it, beside the verdict."""
 
 
-def judge(
-    streams: Streams,
-    baselines: Baselines,
-    row: Rows,
-    as_of: float,
-    thresholds: Mapping[str, Threshold] = DEFAULT_THRESHOLDS,
-    overrides: Sequence[TopicOverride] = (),
-) -> Verdicts:
-    """Judge partitions together with their topics; ``row`` is the row of each one's baseline, -1: none.
+class Verdicts:
+    """The verdicts on ``Streams``, and what they follow from, each a column [n]; NaN and None are unknown.
 
-    Incidents are not looked for: that needs all topics of a cluster (``exporter.domain.judging.incidents.hold``).
-    An override in force decides the verdict, and its topic belongs to no incident.
+    ``verdict`` has indices into VERDICTS, ``incident`` the name of the drop that holds each, ``evidence_if_held`` the
+    evidence line if an incident holds the stream, None where none could. ``has_expectation`` is true where a threshold
+    judges: the silence is known and no override is in force. Only such a stream takes part in incidents; for the flags
+    about these and ``overdue`` see ``Scores``. ``missed_slots`` and ``largest_missed`` count as many slots as were
+    active in the past (``profiles.scale_missed``). ``rests`` and ``learned``, which has the rule and LIMITS by name,
+    are what was learned, without overrides.
     """
-    measured = MeasuredSilences(streams, baselines, row, as_of, thresholds)
-    in_force = _in_force(streams, overrides, as_of)
-    verdict, columns = measured.verdicts(), {name: getattr(measured, name).copy() for name in _MEASURED}
-    follows, of = _follow(streams, verdict)
-    verdict[follows] = verdict[of]
-    for name in _OF_TOPIC:
-        columns[name][follows] = columns[name][of]
-    learning, live = (_counted(streams, np.isin(verdict, of)) for of in ([VERDICT_CODES[Verdict.LEARNING]], _LIVE))
-    partitions = _counted(streams, ~np.isin(verdict, []))
-    lines, if_held = measured.lines(verdict, partitions, live, learning)
-    for each in (lines, if_held):
-        each[follows] = [FOLLOWS + line if line else None for line in each[of]]
-    rule, falling = measured.rule.copy(), measured.scores.falling
-    decided = np.zeros(len(streams), np.bool_)
-    for override, rows in in_force.items():
-        measured.overrule(rows, override, verdict, columns, lines)
-        rule[rows], if_held[rows], decided[rows] = OVERRIDE, None, True
-    return Verdicts(
-        verdict=verdict,
-        rule=rule,
-        partitions=partitions,
-        partitions_live=_counted(streams, np.isin(verdict, _LIVE)) if in_force else live,
-        evidence=lines,
-        evidence_if_held=if_held,
-        has_expectation=measured.scores.has_expectation & ~decided,
-        unusual=measured.scores.unusual,
-        holdable=measured.scores.holdable & measured.scores.has_expectation & ~decided,
-        hold_expired=measured.scores.hold_expired,
-        overdue=np.where(decided, np.nan, measured.scores.overdue),
-        incident=objects(
-            [one.name if held else None for one, held in zip(streams.falling, falling & ~decided, strict=True)]
-        ),
-        measured=measured,
-        **columns,
-    )
+
+    def __init__(
+        self,
+        streams: Streams,
+        baselines: Baselines,
+        row: Rows,
+        as_of: float,
+        thresholds: Mapping[str, Threshold] = DEFAULT_THRESHOLDS,
+        overrides: Sequence[TopicOverride] = (),
+    ) -> None:
+        """Judge partitions together with their topics; ``row`` is the row of each one's baseline, -1: none.
+
+        Incidents are not looked for: that needs all topics of a cluster (``exporter.domain.judging.incidents.hold``).
+        An override in force decides the verdict, and its topic belongs to no incident.
+        """
+        self._streams, self._as_of = streams, as_of
+        self._measure(baselines, row, thresholds)
+        self.learned = {name: getattr(self, name).copy() for name in ("rule", *LIMITS)}
+        by_age = judge_ages(streams.observed_until - streams.newest, self._by_age)
+        self.verdict = np.where(self._by_age, by_age, self._scores.verdicts)
+        follows, of = _follow(streams, self.verdict)
+        self.verdict[follows] = self.verdict[of]
+        for name in _OF_TOPIC:
+            getattr(self, name)[follows] = getattr(self, name)[of]
+        self.partitions = _counted(streams, np.ones(len(streams), np.bool_))
+        self._word(follows, of)
+        decided = np.zeros(len(streams), np.bool_)
+        for override, rows in _in_force(streams, overrides, as_of).items():
+            self._overrule(rows, override)
+            decided[rows] = True
+        self.partitions_live = self._count(_LIVE)
+        scores = self._scores
+        self.has_expectation = scores.has_expectation & ~decided
+        self.unusual, self.hold_expired = scores.unusual, scores.hold_expired
+        self.holdable = scores.holdable & self.has_expectation
+        self.overdue = np.where(decided, np.nan, scores.overdue)
+        held = zip(streams.falling, scores.falling & ~decided, strict=True)
+        self.incident = objects([one.name if is_held else None for one, is_held in held])
+
+    def _measure(self, baselines: Baselines, row: Rows, thresholds: Mapping[str, Threshold]) -> None:
+        """Measure how long each stream is silent, what it missed, its score, and when that passes the thresholds."""
+        streams, as_of = self._streams, self._as_of
+        count, there = len(streams), row >= 0
+
+        def of_baseline(column: NDArray[Any], otherwise: NDArray[Any] | float) -> NDArray[Any]:
+            if not len(column):
+                return np.broadcast_to(np.asarray(otherwise, column.dtype), (count,)).copy()
+            return np.where(there, column[row], otherwise)
+
+        self.slot_seconds = of_baseline(baselines.slot_seconds, BY_HOUR.seconds)
+        self.active_slots = of_baseline(baselines.active_slots, streams.known_slots).astype(np.int64)
+        self.weeks = of_baseline(baselines.weeks, 0).astype(np.int64)
+        self.history_start = of_baseline(baselines.history_start, streams.known_since)
+        self.largest_silence_seconds = of_baseline(baselines.largest_silence, np.nan)
+        self.observed_seconds = of_baseline(baselines.observed, np.nan)
+        self.largest_silence_end = of_baseline(baselines.largest_silence_end, np.nan)
+        self.schedule = of_baseline(baselines.schedule, np.array(None))
+        by_schedule = has_schedule(self.schedule)
+        scale = scale_missed(baselines.active_slots.astype(np.float64), baselines.observed, baselines.profile)
+        shown_by = np.where(by_schedule, 1.0, of_baseline(scale, 1.0))
+        self.largest_missed = of_baseline(baselines.largest_missed, np.nan) * shown_by
+        by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
+        suspect_limit, limit = (
+            of_baseline(baselines.suspect_silence, np.nan),
+            of_baseline(baselines.max_silence, np.nan),
+        )
+        self.rests = _resting(streams, baselines, row)
+        excused = extra_seconds_for_rests(longest_usual(suspect_limit, limit), streams.last_advance, self.rests)
+        of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
+        for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
+            of_baselines[place] = rests
+        clocks = baselines.clocks(of_baselines)
+        clock = np.where(by_clock, row, -1)
+        self.suspect_score, self.dead_score = (
+            np.where(streams.whole, getattr(thresholds[TOPIC], name), getattr(thresholds[PARTITION], name)).astype(
+                np.float64
+            )
+            for name in ("suspect", "dead")
+        )
+        by_period = ~np.isnan(limit)
+        by_gaps = ~by_clock & ~by_period & ~np.isnan(streams.last_advance)
+        gaps, seconds = self._known_gaps(there)
+        suspect_of_gaps, limit_of_gaps = find_limits(gaps, seconds, self.suspect_score, self.dead_score)
+        self.active_slots = np.where(by_gaps, gaps + 1.0, self.active_slots).astype(np.int64)
+        self.history_start = np.where(by_gaps, streams.last_advance - seconds, self.history_start)
+        self.suspect_silence_seconds = np.where(by_gaps, suspect_of_gaps, suspect_limit + excused)
+        self.max_silence_seconds = np.where(by_gaps, limit_of_gaps, limit + excused)
+        self.rule = np.select(
+            [by_schedule, by_clock, by_period, by_gaps],
+            np.array([SCHEDULE, TRAFFIC_CLOCK, PERIOD, GAPS], object),
+            NO_RULE,
+        ).astype(object)
+        falling_since, falling_until = (
+            np.array([np.nan if one is None else getattr(one, name) for one in streams.falling], np.float64)
+            for name in ("since", "until")
+        )
+        rules = SilenceRules(
+            clocks,
+            clock,
+            self.slot_seconds,
+            self.suspect_score,
+            self.dead_score,
+            self.suspect_silence_seconds,
+            self.max_silence_seconds,
+            falling_since,
+            falling_until,
+            streams.polled_from,
+        )
+        since = streams.last_advance
+        until = np.maximum(streams.observed_until, since)
+        self.silence_seconds = until - since
+        self._known = ~np.isnan(self.silence_seconds)
+        rows = np.where(self._known & (self.rule != NO_RULE), np.arange(count), -1)
+        self._scores = rules.judge(rows, since, until, as_of, behind=UNSEEN_SECONDS)
+        self.silence_score = self._scores.score
+        # Also where its silence is not measured.
+        rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
+        self.suspect_from, self.expected_by, missed = rules.foresee(rows, since, until)
+        self.missed_slots = np.where(self._known, missed * shown_by, np.nan)
+        # Of these only the newest record is known.
+        self._by_age = np.isnan(since) & ~np.isnan(streams.newest)
+        self.suspect_from = np.where(self._by_age, streams.newest + SUSPECT_AFTER_SECONDS, self.suspect_from)
+        self.expected_by = np.where(self._by_age, streams.newest + DEAD_AFTER_SECONDS, self.expected_by)
+
+    def _known_gaps(self, there: Flags) -> tuple[Floats, Floats]:
+        """Return the number of gaps before each last advance, and their sum in seconds; 0 where none is known.
+
+        They are those of its whole history where that is as short as a baseline, else those of its baseline, ``there``
+        for some.
+        """
+        last, streams = self._streams.last_advance, self._streams
+        lived = last - streams.known_since
+        young = lived <= (WEEKS + 1) * WEEK
+        gaps = np.select([young, there], [streams.known_slots - 1, self.active_slots], 0)
+        seconds = np.select([young, there], [lived, last - self.history_start], 0.0)
+        return np.maximum(gaps, 0).astype(np.float64), seconds
+
+    def _overrule(self, rows: Rows, override: TopicOverride) -> None:
+        """Write what the configuration decides into the columns."""
+        limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
+        silences = self._silences(rows)
+        self.rule[rows], self.evidence_if_held[rows] = OVERRIDE, None
+        self.verdict[rows] = overrule_silences(silences, limit, override.retired, self._as_of).verdict
+        for name, value in (
+            ("max_silence_seconds", limit),
+            ("suspect_silence_seconds", SUSPECT_SHARE * limit),
+            ("suspect_from", self._streams.last_advance[rows] + SUSPECT_SHARE * limit),
+            ("expected_by", self._streams.last_advance[rows] + limit),
+            ("silence_score", np.nan),
+        ):
+            getattr(self, name)[rows] = value
+        for place, row in enumerate(rows.tolist()):
+            facts = self._facts(row, VERDICTS[self.verdict[row]])
+            self.evidence[row] = evidence(replace(facts, override=override, silence=silences.silence(place)))
+
+    def _silences(self, rows: Rows) -> Silences:
+        """Return silences since the last advance; if unknown, since the first poll that saw the present end offset."""
+        known, observed = self._known[rows], self._streams.observed_until[rows]
+        last, unchanged = self._streams.last_advance[rows], self._streams.unchanged_since[rows]
+        there = known | (np.isnan(last) & ~np.isnan(unchanged) & ~np.isnan(observed))
+        since = np.where(there, np.where(known, last, unchanged), 0.0)
+        until = np.where(there, np.maximum(since, observed), 0.0)
+        return Silences.blank(len(rows), there=there, since=since, until=until, known=known, advanced=there)
+
+    def _word(self, follows: Rows, of: Rows) -> None:
+        """Write the evidence of each row, and its evidence if an incident held it."""
+        count = len(self._streams)
+        self.evidence, self.evidence_if_held = np.full(count, None, object), np.full(count, None, object)
+        may_be_held = np.isin(self.verdict, _ALARMING) & self._scores.holdable
+        counts = zip(*(one.tolist() for one in (self.partitions, *map(self._count, (_LIVE, _LEARNING)))), strict=True)
+        for row, of_partitions in enumerate(counts):
+            self.evidence[row] = evidence(self._facts(row, VERDICTS[self.verdict[row]], *of_partitions))
+            if may_be_held[row]:
+                self.evidence_if_held[row] = evidence(self._facts(row, Verdict.HELD, *of_partitions))
+        for each in (self.evidence, self.evidence_if_held):
+            each[follows] = [FOLLOWS + line if line else None for line in each[of]]
+
+    def _count(self, verdicts: Sequence[int]) -> Integers:
+        return _counted(self._streams, np.isin(self.verdict, verdicts))
+
+    def _facts(self, row: int, verdict: Verdict, partitions: int = 1, live: int = 0, learning: int = 0) -> StreamFacts:
+        streams, partition = self._streams, int(self._streams.partition[row])
+        numbers: dict[str, Any] = {name: replace_nan(getattr(streams, name)[row]) for name in _NUMBERS_OF_STREAMS}
+        numbers |= {name: replace_nan(getattr(self, name)[row]) for name in _NUMBERS}
+        return StreamFacts(
+            as_of=self._as_of,
+            topic=streams.name[row],
+            partition=None if partition < 0 else partition,
+            verdict=verdict,
+            state=streams.state[row],
+            reason=streams.reason[row],
+            active_slots=int(self.active_slots[row]),
+            weeks=int(self.weeks[row]),
+            slot_seconds=float(self.slot_seconds[row]),
+            partitions=partitions,
+            partitions_live=live,
+            partitions_learning=learning,
+            schedule=self.schedule[row],
+            rests=self.rests[row],
+            falling=streams.falling[row] if self._scores.falling[row] else None,
+            rule=self.rule[row],
+            last_record=replace_nan(streams.newest[row]),
+            records=None if np.isnan(streams.end_offset[row]) else int(streams.end_offset[row]),
+            **numbers,
+        )
+
+
+_NUMBERS_OF_STREAMS = ("last_advance", "observed_until", "unreadable_since", "polled_from")
+_NUMBERS = (
+    *("history_start", "observed_seconds", "largest_silence_seconds", "largest_silence_end"),
+    *("missed_slots", "largest_missed", "max_silence_seconds", "suspect_from", "expected_by"),
+)
+"""What evidence shows of streams, and of what is measured of them."""
+
+
+def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
+    """Return the rests of each stream that count from the week of its last advance on.
+
+    For a stream with a traffic clock, rests of a calendar count only if some day of its week is quiet anyway. For a
+    stream judged by the wall clock alone, a rest of any origin counts if the next run is due on it.
+    """
+    found = objects([()] * len(streams))
+    some = np.flatnonzero((row >= 0) & np.array([bool(one) for one in streams.rests], np.bool_))
+    if not len(some):
+        return found
+    of = row[some]
+    rates = baselines.profile[of].copy()
+    for place, schedule in enumerate(baselines.schedule[of]):
+        if schedule is not None:
+            rates[place] = schedule.deadlines
+    last = streams.last_advance[some]
+    due = last + longest_usual(baselines.suspect_silence[of], baselines.max_silence[of])
+    columns = (column.tolist() for column in (some, quiet(rates), baselines.clocked[of], last, due))
+    for place, is_quiet, by_clock, since, due_at in zip(*columns, strict=True):
+        known: Sequence[Rest] = streams.rests[place]
+        if not by_clock:
+            found[place] = tuple(one for one in known if is_due_on(one, due_at))
+            continue
+        found[place] = tuple(
+            one for one in known if one.until > since and one.since < since + _AHEAD and (is_quiet or one.seen)
+        )
+    return found
+
+
+_AHEAD = DEAD_AT_LATEST_SECONDS + 7 * DAY
+"""Seconds after the last advance. A later rest changes no verdict."""
 
 
 def _follow(streams: Streams, verdict: NDArray[np.int8]) -> tuple[Rows, Rows]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from exporter.domain.history.streams import Streams, add_topics, objects
 from exporter.domain.judging.gap_law import PRIOR, find_limits
-from exporter.domain.judging.rollup_verdicts import judge
+from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS, WEEKS_NEEDED
 from exporter.domain.verdicts import GAPS, NO_RULE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, topics
@@ -146,7 +146,7 @@ def rules_table(fleet: Fleet, ages: Sequence[int] = (1, 2, 3, 4, 8)) -> Rows:
         for number, (unit, at) in enumerate(zip(some.tolist(), last.tolist(), strict=True)):
             found = np.flatnonzero((made.stream == unit) & (made.week == first + at // HOURS_A_WEEK))
             row[len(some) + number] = found[0] if len(found) else -1
-        judged = judge(
+        judged = Verdicts(
             _streams(fleet, [hours[unit] for unit in some.tolist()], now), made, row, fleet.start + now * _HOUR
         )
         rule = judged.rule[len(some) :].tolist()
