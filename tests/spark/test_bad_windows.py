@@ -156,18 +156,14 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_written_twice_counts_once(
     row, ahead = Window(**{**sound[0], **times}), datetime.now(UTC) + timedelta(days=400)
     set_it = "of a poll must be from 1980 to now: set the clock of the exporter's host, got"
     faults = {
-        "resolution_seconds must be a finite number, 0 or more, got Infinity": replace(
-            row, resolution_seconds=math.inf
-        ),
-        "resolution_seconds must be a finite number, 0 or more, got -1": replace(row, resolution_seconds=-1.0),
-        "resolution_seconds must be a finite number, 0 or more, got NaN": replace(row, resolution_seconds=math.nan),
         "records must be 0 or more, got -3": replace(row, records=-3),
         "last_advance must be a time from 1970 to 9999, got +28716": replace(row, last_advance=9e12),
         f"window_start {set_it} 1970-01-01 00:01": replace(row, window_start=60.0),
         f"window_end {set_it} {ahead:%Y-%m-%d %H:%M}": replace(row, window_end=ahead.timestamp()),
     }
-    written = table_of(list(faults.values()))
-    resolutions = pa.array([one.resolution_seconds for one in faults.values()])  # NaN would be written as null
+    odd = (-1.0, math.inf, math.nan)
+    written = table_of([*faults.values(), *[row] * len(odd)])
+    resolutions = pa.array([*[HOUR] * len(faults), *odd])  # NaN would be written as null
     written = written.set_column(written.column_names.index("resolution_seconds"), "resolution_seconds", resolutions)
     pq.write_table(written, good.with_name("windows-x.parquet"))
     shutil.copy(good, good.with_name("windows-copied.parquet"))
@@ -177,13 +173,15 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_written_twice_counts_once(
     refusals = ingest.ingest_table(tables, tmp_path, windows).refusals
 
     assert tables.read("windows").drop("date").orderBy("window_start").toArrow().to_pylist() == sound
-    assert len(refusals) == len(faults)
+    assert len(refusals) == len(faults) + 1
+    (measured,) = (refusal for refusal in refusals if "resolution_seconds" in refusal)
+    assert measured.startswith("3 rows of windows left out that cannot be true: resolution_seconds must be a finite ")
     for fault in faults:
         (one,) = (refusal for refusal in refusals if fault in refusal)
         assert one.startswith("1 row of windows left out that cannot be true: ") and " in windows-x.parquet" in one
     (aside,) = (tmp_path / "quarantine" / "windows").glob("rows-*")
     assert f"A copy is in {aside}" in refusals[0]
-    assert pq.read_table(aside).num_rows == len(faults)
+    assert pq.read_table(aside).num_rows == len(faults) + len(odd)
     assert ingest.find_pending_day(tables) == FIRST_DAY, "there are no days yet"
 
 
