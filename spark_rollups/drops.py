@@ -94,7 +94,7 @@ def drops_before(tables: Tables, day: date) -> Sequence[Drop]:
     since = day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1)
     known = tables.read("drops").where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(day)))
     rows = known.select("cluster", "date", "judged", F.size("topics").alias("low")).collect()
-    return [Drop(row.cluster, _number(row.date), judged=row.judged, low=row.low) for row in rows]
+    return [Drop(row.cluster, _number(row.date), row.low, row.judged) for row in rows]
 
 
 def low_before(tables: Tables, drops: Sequence[Drop]) -> DataFrame:

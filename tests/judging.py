@@ -16,8 +16,6 @@ from exporter.domain.expectations.table import (
     TEXTS,
     Coded,
     ExpectationTable,
-    figures_of,
-    number_profiles,
 )
 from exporter.domain.judging.current_facts import ClusterFacts, find_facts
 from exporter.domain.judging.detection import (
@@ -155,15 +153,14 @@ def table_of(rows: Iterable[Expectation]) -> ExpectationTable:
     def there(name: str) -> Flags:
         return np.array([one is not None for one in each(name)], np.bool_)
 
-    whole_weeks = [one for one in each("profile") if one is not None and len(one) == HOURS]
-    profile = np.array([NONE if one is None else len(one) for one in each("profile")], np.int32)
+    profiled = there("profile")
     return ExpectationTable.arrange(
         {name: Coded.encode(each(name)) for name in TEXTS},
-        {name: figures_of(name, np.array(each(name), np.float64), there(name)) for name in FIGURES},
+        {name: np.array(each(name), np.float64) for name in FIGURES},
         np.array([one or 0 for one in each("partition")], np.int64),
         ~there("partition"),
-        number_profiles(profile),
-        np.array(whole_weeks, np.float64).reshape(-1, HOURS),
+        np.where(profiled, np.cumsum(profiled) - 1, NONE).astype(np.int32),
+        np.array([one for one in each("profile") if one is not None], np.float64).reshape(-1, HOURS),
         Coded.keep_each(each("schedule")),
         rests=Coded.encode(tuple(one) if one else None for one in each("rests")),
         falling=Coded.encode(each("falling")),

@@ -20,8 +20,6 @@ from exporter.domain.expectations.table import (
     Coded,
     ExpectationTable,
     Numbers,
-    figures_of,
-    number_profiles,
 )
 from exporter.domain.history.rows import MOMENTS
 from exporter.domain.learning.drops import OngoingDrop
@@ -55,7 +53,7 @@ def table_of(rows: pa.Table) -> ExpectationTable:
     rests = [each and tuple(map(_rest, each)) for each in found["rests"].to_pylist()]
     return ExpectationTable.arrange(
         {name: _coded(found[name]) for name in TEXTS},
-        {name: _seconds(found[name]) if name in MOMENTS else _floats(name, found[name]) for name in FIGURES},
+        {name: _seconds(found[name]) if name in MOMENTS else _floats(found[name]) for name in FIGURES},
         found["partition"].fill_null(0).to_numpy(),
         found["partition"].is_null().to_numpy(zero_copy_only=False),
         profile,
@@ -73,9 +71,8 @@ def _coded(values: pa.Array) -> Coded[str]:
     return Coded(coded.indices.fill_null(-1).to_numpy().astype(np.int32), coded.dictionary.to_pylist())
 
 
-def _floats(name: str, values: pa.Array) -> Floats:
-    numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return figures_of(name, numbers, values.is_valid().to_numpy(zero_copy_only=False))
+def _floats(values: pa.Array) -> Floats:
+    return np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
 
 
 def _seconds(values: pa.Array) -> Floats:
@@ -98,10 +95,9 @@ def _profiles(values: pa.Array) -> tuple[Numbers, NDArray[np.floating]]:
         return np.full(len(values), NONE, np.int32), np.zeros((0, HOURS), np.float32)
     if not pa.types.is_floating(values.type.value_type):
         raise TypeError(f"profile must hold floats, got {values.type}")
-    lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy()
-    rates = pc.list_flatten(values.filter(pa.array(lengths == HOURS))).to_numpy(zero_copy_only=False).reshape(-1, HOURS)
+    rates = pc.list_flatten(values).to_numpy(zero_copy_only=False).reshape(-1, HOURS)
     new = np.ones(len(rates), np.bool_)
     new[1:] = (rates[1:] != rates[:-1]).any(axis=1)
-    profile = number_profiles(lengths)
-    profile[profile >= 0] = np.cumsum(new) - 1
+    profile = np.full(len(values), NONE, np.int32)
+    profile[values.is_valid().to_numpy(zero_copy_only=False)] = np.cumsum(new) - 1
     return profile, rates[new]

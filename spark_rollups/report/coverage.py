@@ -97,18 +97,18 @@ def read_drops(drops: DataFrame, as_of: datetime) -> tuple[str, ...]:
     known = drops.where((F.col("date") < F.lit(today)) & (F.col("date") >= F.lit(oldest)))
     few = F.slice(F.sort_array("topics"), 1, _NAMED).alias("few")
     rows = known.select("cluster", "date", "judged", F.size("topics").alias("low"), few).toArrow().to_pylist()
-    days = [Drop(row["cluster"], (row["date"] - _EPOCH).days, judged=row["judged"], low=row["low"]) for row in rows]
+    days = [Drop(row["cluster"], (row["date"] - _EPOCH).days, row["low"], row["judged"]) for row in rows]
     named = {(row["cluster"], row["date"]): row["few"] for row in rows}
     recent = [run for run in runs(days) if _date(run[-1]) >= today - _WEEK]
     found = []
     for run in sorted(recent, key=lambda run: (run[0].cluster, run[0].day)):
-        largest = max(run, key=lambda one: one.took_part)
+        largest = max(run, key=lambda one: one.low)
         found.append(_sentence(run, largest, named[largest.cluster, _date(largest)], today))
     return tuple(found)
 
 
 def _sentence(run: Sequence[Drop], largest: Drop, names: Sequence[str], today: date) -> str:
-    first, days, low, goes_on = _date(run[0]), len(run), largest.took_part, _date(run[-1]) + _DAY == today
+    first, days, low, goes_on = _date(run[0]), len(run), largest.low, _date(run[-1]) + _DAY == today
     more = f" and {low - len(names):,} more" if low > len(names) else ""
     lasted = "" if days == 1 else f", for {plural(days, 'day')}"
     if days > MOST_DAYS or (goes_on and days == MOST_DAYS):

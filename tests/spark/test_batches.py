@@ -73,7 +73,7 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
     began, (baselines, maxima) = number(moment(at(38)).date()), learn(fold(tmp_path), end, before=5)
 
     def drop_verdict(day: float, days: int) -> tuple[Row, Verdict]:
-        drops = [Drop("prod", began + n, frozenset(["legacy"]), judged=7, low=1) for n in range(days)]
+        drops = [Drop("prod", began + n, 1, 7, frozenset(["legacy"])) for n in range(days)]
         rows = judge_topics(fold(tmp_path, until=at(day)), baselines, maxima, day, drops)
         frame = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], JUDGED)
         found = hold_incidents(frame)

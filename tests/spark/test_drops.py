@@ -88,7 +88,7 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert update_drops(tables, FIRST, TODAY, kept_days=0) == "none"
     assert tables.read("drops").count() == 1
     known = drops_before(tables, TODAY)
-    assert [(one.took_part, one.topics) for one in known] == [(8, frozenset())]
+    assert [(one.low, one.topics) for one in known] == [(8, frozenset())]
     drops = restrict_drops(known, map(tuple, low_before(tables, known).collect()))
     rests = Rests(drops=drops, today=(TODAY - FIRST_DAY).days)
     days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.get("prod", "orders.03")]

@@ -8,6 +8,8 @@ import random
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
@@ -16,7 +18,7 @@ from exporter.history.published import Expectations, Publication
 from tests.damage import DAMAGED, damage
 from tests.judging import rows_in
 from tests.pointer import point_to
-from tests.unit.expectations import MONDAY, by_wall
+from tests.unit.expectations import MONDAY, by_clock, by_wall
 from tests.unit.expectations import publish as write
 
 ROW = by_wall(partition=3, last_advance=None)
@@ -77,6 +79,19 @@ def test_an_unusable_set_is_named_and_the_last_good_one_stays(
     assert not expectations.refresh()
     assert re.search(message, expectations.problem or "")
     assert expectations.published is published
+
+
+def test_a_profile_that_is_no_week_costs_the_set(tmp_path: Path) -> None:
+    """No rollup publishes one."""
+    publish(tmp_path, by_clock([1.0] * 168))
+    path = tmp_path / "published" / "expectations-1" / "part-0.parquet"
+    rows = pq.read_table(path)
+    short = pa.array([[1.0] * 167], rows.schema.field("profile").type)
+    pq.write_table(rows.set_column(rows.column_names.index("profile"), "profile", short), path)
+    point_to(path.parent, MONDAY)
+    expectations = Expectations(tmp_path)
+    assert not expectations.refresh()
+    assert "cannot be read as expectations: ValueError" in (expectations.problem or "")
 
 
 @pytest.mark.parametrize("how", DAMAGED)

@@ -15,7 +15,7 @@ from exporter.domain.learning.rest_days import Calendar, Rest, Rests, quiet
 from exporter.domain.learning.traffic_clock import HOUR, WEEK, Clocks
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Verdict
-from tests.judging import judge, set_of
+from tests.judging import judge
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, by_clock
 
@@ -65,13 +65,6 @@ def test_a_death_on_a_holiday_is_found_a_day_later_and_not_lost() -> None:
     assert judge(silence._replace(until=later + HOUR), resting, later + HOUR).verdict is Verdict.DEAD
 
 
-def test_rests_in_disorder_are_a_fault_of_what_was_published() -> None:
-    """Such a row promises nothing."""
-    row = by_clock([1.0] * 168, rests=(rest(MONDAY + DAY, MONDAY + 2 * DAY), rest(MONDAY, MONDAY + 1.5 * DAY)))
-    found = set_of([row])
-    assert found.faulty == 1
-
-
 def test_only_streams_with_quiet_days_rest_by_a_calendar() -> None:
     """Office hours and weekday runs do; what is always on, or runs each night, does not."""
     always, nights = np.ones(168), np.array([h % 24 == 2 for h in range(168)], np.float64)
@@ -83,7 +76,7 @@ def test_rests_of_a_topic_are_those_of_its_first_calendar_and_of_the_drops_that_
     """Overlapping days count once, what was seen goes before a calendar, and another cluster has others."""
     days = ((DAY, 2 * DAY, "one"), (5 * DAY, 6 * DAY, "two"))
     calendars = [Calendar("a.*", "DE-BY", days, "prod"), Calendar(".*", "FR", days[:1])]
-    known = Rests(calendars, [Drop("prod", day, frozenset(["ab"])) for day in (5, 6, 20)], 30)
+    known = Rests(calendars, [Drop("prod", day, 1, 9, frozenset(["ab"])) for day in (5, 6, 20)], 30)
     again = pickle.loads(pickle.dumps(known))  # noqa: S301 - Spark sends it so
     for rests in (known, again):
         assert [one.since / DAY for one in rests.get("prod", "ab")] == [1, 5, 6, 20]
@@ -98,7 +91,7 @@ def test_a_rest_that_was_seen_is_whole_whatever_the_zone_of_the_calendar(
 ) -> None:
     """Holidays are cut around it, before and after: all hours of both are rests, each of them once and in order."""
     holidays = [(since * HOUR, (since + length) * HOUR, "a holiday") for since, length in days]
-    drops = [Drop("prod", day, frozenset(["a"])) for day in sorted(dropped) if day - 1 not in dropped]
+    drops = [Drop("prod", day, 1, 9, frozenset(["a"])) for day in sorted(dropped) if day - 1 not in dropped]
     rests = Rests([Calendar(".*", "DE", holidays)], drops, 30).get("prod", "a")
     assert [one.since / DAY for one in rests if one.seen] == [one.day for one in drops]
     assert all(one.until - one.since == DAY for one in rests if one.seen)
@@ -111,8 +104,8 @@ def test_a_rest_that_was_seen_is_whole_whatever_the_zone_of_the_calendar(
 def test_a_batch_of_topics_rests_as_it_does_among_all() -> None:
     """Its own topics are named to it, how many took part in all is known, and so is each day of the drop."""
     days = {5: ["a", "b"], 6: ["b", "c"]}
-    whole = Rests((), [Drop("prod", day, frozenset(topics), 9) for day, topics in days.items()], 30)
-    without = Rests((), [Drop("prod", day, judged=9, low=len(topics)) for day, topics in days.items()], 30)
+    whole = Rests((), [Drop("prod", day, len(topics), 9, frozenset(topics)) for day, topics in days.items()], 30)
+    without = Rests((), [Drop("prod", day, len(topics), 9) for day, topics in days.items()], 30)
     batch = pickle.loads(pickle.dumps(without)).select_topics([("prod", "a", 5)])  # noqa: S301 - Spark sends it so
     assert batch.get("prod", "a") == whole.get("prod", "a") != ()
     assert batch.get("prod", "a")[0].why == "2 of 9 topics rested"
@@ -135,7 +128,7 @@ def test_a_batch_of_topics_rests_as_it_does_among_all() -> None:
 )
 def test_a_drop_is_rest_once_the_fleet_came_back(days: tuple[int, ...], today: int, rested: list[int]) -> None:
     """A day after it is over and was none; a drop that lasts, or lasted too long, may be deaths and hides nothing."""
-    rests = Rests(drops=[Drop("prod", day, frozenset(["a"])) for day in days], today=today)
+    rests = Rests(drops=[Drop("prod", day, 1, 9, frozenset(["a"])) for day in days], today=today)
     assert [one.since / DAY for one in rests.get("prod", "a")] == rested
 
 

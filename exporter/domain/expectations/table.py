@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -22,11 +21,11 @@ from exporter.domain.verdicts import Expectation
 Numbers = NDArray[np.int32]
 T = TypeVar("T")
 
-WHOLE_TOPIC, IMPOSSIBLE = -1, -2
-"""Partition numbers that stand for the topic as a whole, and for a negative number."""
+WHOLE_TOPIC = -1
+"""The partition number that stands for the topic as a whole."""
 
-NONE, ODD = -1, -2
-"""Profile numbers that stand for no profile, and for one that does not have a rate for each hour of the week."""
+NONE = -1
+"""The profile number that stands for no profile."""
 
 TEXTS = ("cluster", "topic", "topic_id", "verdict", "rule", "evidence", "replication", "incident")
 """Columns of text."""
@@ -37,9 +36,6 @@ FIGURES = (
     *("observed_seconds", "largest_silence_seconds", "largest_silence_end", "largest_missed", "weeks", "active_slots"),
 )
 """Columns of numbers: Unix seconds, seconds, scores or counts."""
-
-
-_LIMITS = ("max_silence_seconds", "suspect_silence_seconds", "pause_slots")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,14 +96,14 @@ class ExpectationTable:
     number: Rows
     """The number of the row in the order of reading."""
     partition: Numbers
-    """The number of the partition, WHOLE_TOPIC or IMPOSSIBLE."""
+    """The number of the partition, or WHOLE_TOPIC."""
     stream: NDArray[np.int64]
     """A number for each topic and partition, in their order."""
     end_offset: Offsets
     """Invalid where ``ended`` is False."""
     ended: Flags
     profile: Numbers
-    """Indices into ``profiles``, NONE or ODD."""
+    """Indices into ``profiles``, or NONE."""
     clock: Numbers
     """Likewise of what judges the row: the deadlines of its schedule, or else its profile."""
     schedule: Coded[Schedule]
@@ -131,21 +127,17 @@ class ExpectationTable:
         ``partition`` is invalid where ``whole``, ``profile`` an index into ``rates`` [p, 168]; ``others`` are columns.
         """
         texts = {**texts, **{name: texts[name].sort() for name in ("cluster", "topic")}}
-        numbers = np.where(whole, WHOLE_TOPIC, np.where(partition < 0, IMPOSSIBLE, partition)).astype(np.int32)
-        planned = [number for number, one in enumerate(schedule.values) if len(one.deadlines or ()) == HOURS]
-        deadlines = np.array([schedule.values[number].deadlines for number in planned], rates.dtype)
-        rates = np.concatenate([rates, deadlines.reshape(-1, HOURS)])
-        place = np.full(len(schedule.values) + 1, NONE, np.int32)
-        place[planned] = range(len(rates) - len(planned), len(rates))
+        numbers = np.where(whole, WHOLE_TOPIC, partition).astype(np.int32)
+        deadlines = np.array([one.deadlines for one in schedule.values], rates.dtype).reshape(-1, HOURS)
         table = cls(
-            Profiles(rates),
+            Profiles(np.concatenate([rates, deadlines])),
             texts,
             figures,
             np.arange(len(numbers)),
             numbers,
             (texts["topic"].codes.astype(np.int64) << 32) + numbers,
             profile=profile,
-            clock=np.where(schedule.codes >= 0, place[schedule.codes], profile),
+            clock=np.where(schedule.codes >= 0, len(rates) + schedule.codes, profile),
             schedule=schedule,
             **others,
         )
@@ -166,7 +158,7 @@ class ExpectationTable:
         return ExpectationTable(self.profiles, texts, figures, **columns)
 
     def row(self, row: int) -> Expectation:
-        """Return a row as an object; an odd profile is an empty one."""
+        """Return a row as an object."""
         profile, partition = int(self.profile[row]), int(self.partition[row])
         found: dict[str, Any] = {name: texts.value(row) for name, texts in self.texts.items()}
         found |= {name: replace_nan(values[row]) for name, values in self.figures.items()}
@@ -176,7 +168,7 @@ class ExpectationTable:
             | {
                 "partition": None if partition == WHOLE_TOPIC else partition,
                 "end_offset": int(self.end_offset[row]) if self.ended[row] else None,
-                "profile": None if profile == NONE else () if profile == ODD else self.profiles.rates[profile],
+                "profile": None if profile == NONE else self.profiles.rates[profile],
                 "schedule": self.schedule.value(row),
                 "rests": self.rests.value(row),
                 "falling": self.falling.value(row),
@@ -229,57 +221,18 @@ def make_empty_table() -> ExpectationTable:
     )
 
 
-def figures_of(name: str, values: Floats, there: Flags) -> Floats:
-    """Return a column of numbers, NaN where there is none; infinite where a limit is stated that is not a number."""
-    return np.where(there & np.isnan(values), np.inf, values) if name in _LIMITS else values
-
-
-def number_profiles(lengths: Numbers) -> Numbers:
-    """Return the numbers of profiles by the lengths of their lists, which are below 0 where there is none."""
-    whole = lengths == HOURS
-    return np.where(whole, np.cumsum(whole) - 1, np.where(lengths < 0, NONE, ODD)).astype(np.int32)
-
-
 def _count(value: float) -> int | None:
     return None if math.isnan(value) else int(value)
 
 
 def find_sound(table: ExpectationTable) -> Flags:
     """Return which rows hold no impossible value; a rollup publishes none that does."""
-    figures, rates = table.figures, table.profiles.rates
-    suspect_limit, limit, pause = (
-        figures[name] for name in ("suspect_silence_seconds", "max_silence_seconds", "pause_slots")
-    )
-    suspect, dead = figures["suspect_score"], figures["dead_score"]
-    planned, profiled = table.schedule.codes >= 0, table.profile != NONE
-    clocked, unlimited = planned | profiled, np.isnan(limit) & np.isnan(suspect_limit)
+    figures, rates, clocked = table.figures, table.profiles.rates, table.clock != NONE
+    limit, suspect_limit = figures["max_silence_seconds"], figures["suspect_silence_seconds"]
     with np.errstate(invalid="ignore"):
-        limits = (suspect_limit > 0) & (suspect_limit <= limit) & (limit < np.inf)
-        scores = (suspect > -np.inf) & (suspect <= dead) & (dead < np.inf)
-        total = rates.sum(axis=1, dtype=np.float64)
-        possible = (rates >= 0).all(axis=1) & (total > 0) & (total < np.inf)
-    in_order = table.falling.column(lambda one: _in_order([one.since, one.until]), none=True)
-    in_order &= table.rests.column(lambda rests: _in_order([at for one in rests for at in one[:2]]), none=True)
-    runs = table.schedule.column(_possible_runs, none=True)
-    fitted = _above_zero(figures["clock_step"]) & _above_zero(figures["log_spread"]) & np.isfinite(figures["log_mean"])
-    by_clock = scores & np.append(possible, False)[np.maximum(table.clock, -1)]
-    by_clock &= np.where(planned, runs, (table.profile >= 0) & fitted)
-    # A row that has limits by the wall clock alone is judged by nothing else.
-    by_wall = ~unlimited & ~clocked
-    sound: Flags = _above_zero(figures["slot_seconds"]) & (unlimited | limits)
-    sound &= by_wall | (~np.isinf(pause) & in_order.astype(np.bool_))
-    return np.asarray(sound & (~clocked | by_clock))
-
-
-def _possible_runs(schedule: Schedule) -> bool:
-    cycle, begin, runs = schedule.cycle_seconds, schedule.cycle_start_seconds, schedule.runs_a_week
-    return None not in (cycle, begin, runs) and 0 < cycle < math.inf and math.isfinite(begin) and runs > 0
-
-
-def _in_order(moments: Sequence[float]) -> bool:
-    return all(map(math.isfinite, moments)) and all(one <= other for one, other in pairwise(moments))
-
-
-def _above_zero(values: Floats) -> Flags:
-    with np.errstate(invalid="ignore"):
-        return np.asarray((values > 0) & (values < np.inf))
+        limits = ((suspect_limit > 0) & (suspect_limit <= limit)) | (np.isnan(limit) & np.isnan(suspect_limit))
+        fitted = (figures["clock_step"] > 0) & (figures["log_spread"] > 0) & np.isfinite(figures["log_mean"])
+        fitted |= table.schedule.codes >= 0
+        advances = np.append((rates >= 0).all(axis=1) & (rates.sum(axis=1) > 0), False)[table.clock]
+        by_clock = advances & fitted & (figures["suspect_score"] <= figures["dead_score"])
+    return np.asarray((figures["slot_seconds"] > 0) & limits & (~clocked | by_clock))

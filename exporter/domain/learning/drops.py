@@ -69,17 +69,12 @@ class Drop:
 
     cluster: str
     day: int
+    low: int
+    """Number of all low topics."""
+    judged: int
+    """Topics that are usually active on such a day."""
     topics: frozenset[str] = frozenset()
     """The low topics among those that are being judged."""
-    judged: int = 0
-    """Topics that are usually active on such a day."""
-    low: int | None = None
-    """Number of all low topics; None: ``topics`` has all of them."""
-
-    @property
-    def took_part(self) -> int:
-        """Number of all low topics."""
-        return len(self.topics) if self.low is None else self.low
 
 
 def restrict_drops(drops: Iterable[Drop], low: Iterable[tuple[str, str, int]]) -> tuple[Drop, ...]:
@@ -87,9 +82,7 @@ def restrict_drops(drops: Iterable[Drop], low: Iterable[tuple[str, str, int]]) -
     named: dict[tuple[str, int], set[str]] = {}
     for cluster, topic, day in low:
         named.setdefault((cluster, day), set()).add(topic)
-    return tuple(
-        replace(one, topics=frozenset(named.get((one.cluster, one.day), ())), low=one.took_part) for one in drops
-    )
+    return tuple(replace(one, topics=frozenset(named.get((one.cluster, one.day), ()))) for one in drops)
 
 
 def runs(drops: Iterable[Drop]) -> Iterator[Sequence[Drop]]:

@@ -84,11 +84,11 @@ class Rests:
         run = self._falling.get(cluster, ())
         if len(run) >= MOST_DAYS or not any(topic in one.topics for one in run):
             return None
-        return OngoingDrop(run[0].day * DAY, (run[0].day + MOST_DAYS) * DAY, run[-1].took_part, run[-1].judged)
+        return OngoingDrop(run[0].day * DAY, (run[0].day + MOST_DAYS) * DAY, run[-1].low, run[-1].judged)
 
     def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         seen = [
-            Rest(one.day * DAY, (one.day + 1) * DAY, f"{one.took_part} of {one.judged} topics rested", seen=True)
+            Rest(one.day * DAY, (one.day + 1) * DAY, f"{one.low} of {one.judged} topics rested", seen=True)
             for run in self._ended
             if run[0].cluster == cluster and len(run) <= MOST_DAYS
             for one in run

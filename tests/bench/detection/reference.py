@@ -75,4 +75,7 @@ def drops(trial: Trial) -> Sequence[Drop]:
             seen[day] -= max(0.0, min(end, 24.0 * day + 24.0) - max(begin, 24.0 * day))
     names = np.array(trial.units.names, object)
     found = drop_days(active, known, seen >= 24.0 * COVERED, range(days))
-    return [Drop(CLUSTER, first + one.day, frozenset(names[one.topics].tolist()), one.judged) for one in found]
+    return [
+        Drop(CLUSTER, first + one.day, len(one.topics), one.judged, frozenset(names[one.topics].tolist()))
+        for one in found
+    ]
