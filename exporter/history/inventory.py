@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
 from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.layout import NO_LEADER, Layout
-from exporter.domain.polls.metadata import Metadata, TopicConfig
+from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import REASONS, State
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.history.tables import Column, look_up_names, make_nullable, spool_table
@@ -27,12 +26,6 @@ _LASTING = np.array([STATE_CODES[State.OBSERVED if state in _PASSING else state]
 
 
 _NO_CONFIG = TopicConfig(None, None, None, remote_storage=False)
-
-
-class _Facts(NamedTuple):
-    topic_id: str | None
-    config: TopicConfig | None
-    owner: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +54,7 @@ class InventoryRows:
         self._last_rows = _LastRows.blank(0)
         self._row: Rows = np.zeros(0, dtype=np.intp)
         """The row in ``_last_rows`` of each row of the snapshot."""
-        self._facts: dict[str, _Facts] = {}
+        self._facts: dict[str, TopicInfo] = {}
         """By topic."""
 
     def take_due(self, snapshot: Snapshot) -> pa.Table:
@@ -113,7 +106,7 @@ class InventoryRows:
         before, self._last_rows = self._last_rows, _LastRows.blank(len(wanted), leader=NO_LEADER)
         self._last_rows.put(here, before[there])
         self._layout, self._row = wanted, wanted.moves_from(layout)[0]
-        facts = {name: _Facts(topics[name].topic_id, topics[name].config, topics[name].owner) for name in layout.topics}
+        facts = {name: replace(topics[name], reason=None) for name in layout.topics}
         changed = np.array([facts[name] != self._facts.get(name) for name in layout.topics], dtype=np.bool_)
         # Rows that were never written are due.
         self._last_rows.at[self._row[changed[layout.topic]]] = np.nan

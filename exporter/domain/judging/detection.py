@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows
 from exporter.domain.expectations.silence_rules import ExpectationSet, Scores, find_retirement
 from exporter.domain.judging.gap_law import judge_ages
-from exporter.domain.judging.incidents import ClusterStreams, Held, Incident, Silent, build_drop_incident, hold
+from exporter.domain.judging.incidents import ClusterStreams, Held, Incident, Silent, hold
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.polls.layout import Layout
@@ -276,7 +276,9 @@ def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, fall
     if falling is not None and scores.falling.any():
         by_incident[scores.falling] = len(incidents)
         topics = np.unique(np.concatenate([layout.topic, np.arange(len(layout.topics))])[scores.falling])
-        incidents = (*incidents, build_drop_incident(falling, [layout.topics[number] for number in topics]))
+        names = tuple(layout.topics[number] for number in topics)
+        drop = Incident(names, falling.judged, falling.since, falling.until, falling=falling)
+        incidents = (*incidents, drop)
     return Held(by_incident[count:], by_incident[:count], incidents)
 
 

@@ -31,8 +31,7 @@ _MINUTE = 60.0
 class Incident:
     """``topics`` that fell silent together, of ``with_expectation`` in the cluster or at one ``leader``.
 
-    All of them can have fallen silent between ``since`` and ``until`` (Unix seconds). ``most`` means that these are
-    most of those with an expectation. Then the cluster or the leader is the cause, else something that they share.
+    All of them can have fallen silent between ``since`` and ``until`` (Unix seconds).
     """
 
     topics: tuple[str, ...]
@@ -40,7 +39,6 @@ class Incident:
     since: float
     until: float
     leader: int | None = None
-    most: bool = False
     falling: OngoingDrop | None = None
     """The drop of the fleet that holds them. ``since`` is its begin, ``until`` the time until which it may hold."""
 
@@ -111,12 +109,6 @@ class Held:
     incidents: tuple[Incident, ...]
 
 
-def build_drop_incident(falling: OngoingDrop, topics: Sequence[str]) -> Incident:
-    """Return the incident of these topics, which a drop of the fleet holds."""
-    most = falling.low > MOST * falling.judged
-    return Incident(tuple(topics), falling.judged, falling.since, falling.until, most=most, falling=falling)
-
-
 def hold(streams: ClusterStreams) -> Held:
     """Return which topics and partitions incidents hold now.
 
@@ -173,13 +165,12 @@ def groups_of_silences(silent: Silent, with_expectation: int, share: float) -> I
 def _of_cluster(streams: ClusterStreams, group: Group, with_expectation: int) -> Incident:
     members = group.members
     since, until = span_of(streams.of_topics.since[members], streams.of_topics.overdue[members])
-    most = len(members) > MOST * with_expectation
     leaders = np.unique(streams.leader[np.isin(streams.topic, members)])
-    if not most and len(leaders) == 1 and leaders[0] != NO_LEADER:
+    if len(members) <= MOST * with_expectation and len(leaders) == 1 and leaders[0] != NO_LEADER:
         led = len(np.unique(streams.topic[streams.of_partitions.has_expectation & (streams.leader == leaders[0])]))
         if len(members) > MOST * led:
-            return Incident(streams.list_names(members), led, since, until, int(leaders[0]), True)
-    return Incident(streams.list_names(members), with_expectation, since, until, None, most)
+            return Incident(streams.list_names(members), led, since, until, int(leaders[0]))
+    return Incident(streams.list_names(members), with_expectation, since, until)
 
 
 def _at_leaders(streams: ClusterStreams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
@@ -196,7 +187,7 @@ def _at_leaders(streams: ClusterStreams, free: Flags) -> Iterator[tuple[Incident
         for members, *_ in groups_of_silences(units[led], len(led), MOST):
             chosen = led[members]
             since, until = span_of(units.since[chosen], units.overdue[chosen])
-            incident = Incident(streams.list_names(topics[chosen]), len(led), since, until, int(leader), most=True)
+            incident = Incident(streams.list_names(topics[chosen]), len(led), since, until, int(leader))
             mine = np.zeros(len(kinds), dtype=np.bool_)
             mine[chosen[units.holdable[chosen]]] = True
             yield incident, judged[mine[place.ravel()]]

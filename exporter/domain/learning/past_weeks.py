@@ -79,7 +79,8 @@ class PastWeeks:
         self._watched = _watched(hours, number, count, width).reshape(count, -1, HOURS)
         self._number = np.arange(width).reshape(-1, HOURS)
         self._advanced = hours[active]
-        self._known, self._places = known, _Places(known)
+        self._known, self._key_width = known, int(known.hour.max(initial=0)) + 2
+        self._keys = known.stream.astype(np.int64) * self._key_width + known.hour
         # The first active hour of each week.
         self._first = np.where(
             self._active.any(-1), np.argmax(self._active > 0, axis=-1) + self._number[:, 0], np.iinfo(np.int64).max
@@ -181,7 +182,7 @@ class PastWeeks:
         missed = clocks.slots_missed(stream, clocks.start(stream, silences.start), silences.end)
         length = silences.end - silences.start
         known = slice(len(ended.stream))
-        first = self._places.first_from(rows, begin - PAUSE_WEEKS * WEEK)
+        first = self._find_first(rows, begin - PAUSE_WEEKS * WEEK)
         lived = np.asarray(begin - self._known.hour[first] * HOUR, np.float64)
         return pauses(stream, missed, length, lived), spells(stream[known], length[known], slow)
 
@@ -192,7 +193,7 @@ class PastWeeks:
         """
         begin = FIRST_MONDAY + week * WEEK
         stream = np.arange(self.streams)
-        last = self._places.first_from(stream, begin) - 1
+        last = self._find_first(stream, begin) - 1
         stream, last = stream[last >= 0], last[last >= 0]
         # Before a stream that begins later lies the last row of another one.
         last = last[(self._known.stream[last] == stream) & self._known.active[last]]
@@ -203,6 +204,11 @@ class PastWeeks:
         slots = ((end - start) // self.slot.seconds).astype(np.int64)
         found = PastSilences(self._known.stream[last], start, end, np.asarray(advance / SECOND, np.float64), slots)
         return found[(found.slots > 0) & (start >= begin - PAUSE_WEEKS * WEEK)]
+
+    def _find_first(self, streams: Rows, moment: float) -> Rows:
+        """Return each stream's first row at or after ``moment``; the row after its last one where there is none."""
+        hour = min(round(moment / HOUR), self._key_width - 1)
+        return np.searchsorted(self._keys, streams.astype(np.int64) * self._key_width + hour)
 
     def real(self, week: int, weeks: int) -> PastSilences:
         """Return silences of at least a slot that ended in the ``weeks`` before ``week``, none older than its past."""
@@ -246,17 +252,6 @@ class PastWeeks:
             regular = (count >= PERIODS_NEEDED) & (most <= PERIOD_REGULARITY * middle) & whole
             longest[stream[at[regular]]] = most[regular]
         return longest[rows]
-
-
-class _Places:
-    def __init__(self, hours: Hours) -> None:
-        self._width = int(hours.hour.max(initial=0)) + 2
-        self._keys = hours.stream.astype(np.int64) * self._width + hours.hour
-
-    def first_from(self, streams: Rows, moment: float) -> Rows:
-        """Return each stream's first row at or after ``moment``; the row after its last one where there is none."""
-        hour = min(round(moment / HOUR), self._width - 1)
-        return np.searchsorted(self._keys, streams.astype(np.int64) * self._width + hour)
 
 
 def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:

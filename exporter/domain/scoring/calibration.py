@@ -109,11 +109,6 @@ class Calibration:
         return Threshold(self.suspect_score, self.dead_score)
 
     @property
-    def alarms(self) -> int:
-        """Alarms that a later advance ended, false or in an outage."""
-        return self.false_alarms + self.outages_alarmed
-
-    @property
     def realised(self) -> float | None:
         """The rate that the thresholds in force gave, None where nothing was judged."""
         return 1000 * self.false_alarms / self.judged_topic_weeks if self.judged_topic_weeks else None
