@@ -26,7 +26,7 @@ KEPT_SETS = 5
 """So many published sets stay, for whoever is reading one and for a look back."""
 
 _PREFIX = "expectations-"
-_COUNTED = ("false_alarms", "outages", "outages_alarmed", "alarms_a_week", "outages_seen", "topics")
+_COUNTED = ("false_alarms", "outages", "outages_alarmed", "alarms_a_week", "outages_seen", "topics", "promised")
 
 _MAX_POINTER_BYTES = 2**20
 _ANY = re.compile(r".*")
@@ -76,7 +76,6 @@ def publish(
         "files": checksums_below(folder / name),
         "rows": count,
         "thresholds": {one.kind: one.dead_score for one in calibrated},
-        "false_alarms": {one.kind: {"promised": one.promised, "realised": one.realised} for one in calibrated},
         "counted": {
             one.kind: {
                 "topic_weeks": one.judged_topic_weeks,

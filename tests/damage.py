@@ -12,7 +12,7 @@ WHOLE = {
     "published_at": "2026-03-01T12:01:00Z",
     "expectations": "expectations-1",
     "thresholds": {"topic": 2.0},
-    "false_alarms": {},
+    "counted": {},
 }
 HUGE = 10**400
 

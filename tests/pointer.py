@@ -19,7 +19,6 @@ def point_to(target: Path, at: float, **columns: object) -> None:
         "expectations": target.name,
         "files": checksums_below(target),
         "thresholds": {},
-        "false_alarms": {},
         "counted": {},
         **columns,
     }

@@ -50,8 +50,6 @@ class Publication:
     published_at: float
     thresholds: Mapping[str, float]
     """The score past which a verdict is dead, by stream: ``topic`` and ``partition``."""
-    false_alarms: Mapping[tuple[str, str], float]
-    """False alarms per 1,000 topic-weeks by stream and kind, ``promised`` and ``realised``, where known."""
     rows: ExpectationTable
     past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
     """By stream; empty where nothing was calibrated."""
@@ -221,18 +219,12 @@ def _parse(pointer: Location, content: bytes) -> Mapping[str, Any]:
 
 def _published(current: Mapping[str, Any], rows: ExpectationTable) -> Publication:
     as_of, published_at = (datetime.fromisoformat(current[name]).timestamp() for name in ("as_of", "published_at"))
-    alarms = current["false_alarms"]
-    rates = {(stream, kind): rate for stream, of_kinds in alarms.items() for kind, rate in of_kinds.items()}
     return Publication(
         as_of,
         published_at,
         current["thresholds"],
-        {key: rate for key, rate in rates.items() if rate is not None},
         rows,
-        {
-            stream: PastAlarms(**counted, promised=rates.get((stream, "promised")))
-            for stream, counted in current["counted"].items()
-        },
+        {stream: PastAlarms(**counted) for stream, counted in current["counted"].items()},
     )
 
 

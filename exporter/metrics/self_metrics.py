@@ -22,6 +22,7 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import PollFailure, Reason, reason_of_code
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaState
+from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.metrics.catalogue import EXPORTER_METRICS
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
@@ -79,13 +80,15 @@ class SelfMetrics:
         else:
             gauge.clear()
 
-    def show_thresholds(self, thresholds: Mapping[str, float], rates: Mapping[tuple[str, str], float]) -> None:
-        """Show thresholds by stream, and rates of false alarms by (stream, kind)."""
+    def show_thresholds(self, thresholds: Mapping[str, float], alarms: Mapping[str, PastAlarms]) -> None:
+        """Show thresholds and rates of false alarms, both by stream."""
         for stream, score in thresholds.items():
             self.set("threshold", score, stream=stream)
         self.forget("false_alarms_per_1000_topic_weeks")
-        for (stream, kind), rate in rates.items():
-            self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
+        for stream, of in alarms.items():
+            for kind, rate in (("promised", of.promised), ("realised", of.realised)):
+                if rate is not None:
+                    self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
 
     def take_poll(self, snapshot: Snapshot) -> None:
         """Take note of a poll that gave readings."""

@@ -181,7 +181,7 @@ class Monitor:
                 )
         self.self_metrics.set("expectations_timestamp_seconds", published.as_of)
         self.self_metrics.set("rollup_last_success_timestamp_seconds", published.published_at)
-        self.self_metrics.show_thresholds(published.thresholds, published.false_alarms)
+        self.self_metrics.show_thresholds(published.thresholds, published.past_alarms)
 
     def take_round(self, ended: Round) -> None:
         """Take cost and failures of a round of requests: log sizes, or partitions with remote storage."""

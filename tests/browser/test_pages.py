@@ -77,7 +77,7 @@ def fleet() -> Monitor:
             "runbook": "https://wiki/x",
         },
     )
-    monitor.take_expectations(Publication(NOW - HOUR, NOW - HOUR, {}, {}, table_of(rows)), None)
+    monitor.take_expectations(Publication(NOW - HOUR, NOW - HOUR, {}, table_of(rows)), None)
     poller = Poller("prod", source, [monitor], clock)
     poller.poll()
     monitor.take_sweep(_sweep(SWEEP))

@@ -154,7 +154,7 @@ def test_what_history_promises_of_a_topic_holds_in_its_cluster_only() -> None:
     source.offsets[ORDERS] = (0, 7, now - 6 * HOUR)
     common: dict[str, object] = {"cluster": "bad", "as_of": now, "end_offset": 7, "verdict": "dead"}
     rows = [by_wall(partition=number, last_advance=now - 6 * HOUR, **common) for number in (0, None)]
-    pair.monitor.take_expectations(Publication(now, now, {"topic": 2.0}, {}, table_of(rows)), None)
+    pair.monitor.take_expectations(Publication(now, now, {"topic": 2.0}, table_of(rows)), None)
     pair.poll()
     verdicts = {line for cluster in pair.sources for line in pair.series(cluster) if "kafka_topic_verdict" in line}
     assert verdicts == {

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation
 from exporter.history.published import Expectations, Publication
 from tests.damage import DAMAGED, damage
@@ -27,8 +28,8 @@ ROW = by_wall(partition=3, last_advance=None)
 def publish(history: Path, *rows: Expectation, **pointer: object) -> None:
     """Write expectations and the pointer to them, with other content."""
     write(history, *rows)
-    false_alarms = {"topic": {"promised": 0.5, "realised": 0.0}, "partition": {"promised": None, "realised": None}}
-    content = {"thresholds": {"topic": 2.0, "partition": 2.0}, "false_alarms": false_alarms, **pointer}
+    counted = {"topic": {"false_alarms": 0, "topic_weeks": 40, "promised": 0.5}}
+    content = {"thresholds": {"topic": 2.0, "partition": 2.0}, "counted": counted, **pointer}
     point_to(history / "published" / "expectations-1", MONDAY, **content)
 
 
@@ -54,8 +55,8 @@ def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) 
     row = rows_in(published.rows)["prod", "orders", 3]
     assert (row.as_of, row.last_advance, row.end_offset) == (MONDAY, None, 10)
     assert published.as_of == MONDAY
-    assert published.false_alarms == {("topic", "promised"): 0.5, ("topic", "realised"): 0.0}
-    assert published.past_alarms == {}
+    assert published.past_alarms == {"topic": PastAlarms(0, 40, promised=0.5)}
+    assert published.past_alarms["topic"].realised == 0.0
     assert not expectations.refresh(), "an unchanged pointer is not read again"
 
 

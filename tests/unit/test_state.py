@@ -76,7 +76,6 @@ def publish(*rows: Expectation) -> Publication:
         NOW - HOUR,
         NOW - HOUR + 60,
         {"topic": 2.0, "partition": 2.0},
-        {("topic", "promised"): 0.5, ("topic", "realised"): 0.25},
         table_of(rows),
         {"topic": PastAlarms(6, 24_000, 40, 25, 1.2, 0.6, 900, 0.5), "partition": PastAlarms(0, 0)},
     )
@@ -263,7 +262,7 @@ def test_expectations_from_the_future_are_stale(ahead: float, stale: float) -> N
     clock = ManualClock(MONDAY + HOUR)
     monitor = monitor_of(clock, max_age=HOUR)
     row = by_wall(as_of=clock.time + ahead)
-    monitor.take_expectations(Publication(row.as_of, row.as_of, {}, {}, table_of([row])), None)
+    monitor.take_expectations(Publication(row.as_of, row.as_of, {}, table_of([row])), None)
     Poller("prod", TableSource({TopicPartition("orders", 0): (0, 10, None)}), [monitor], clock).poll()
     assert f"topic_liveness_expectations_stale {stale}" in monitor.metrics().decode()
     learning = 'kafka_topic_partitions_by_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1'

@@ -83,7 +83,7 @@ class Life:
             overrides=[{"topics": one.topics, "max_silence": one.max_silence_seconds} for one in overrides],
         )
         if row is not None:
-            self.monitor.take_expectations(Publication(row.as_of, row.as_of, {}, {}, table_of([row])), None)
+            self.monitor.take_expectations(Publication(row.as_of, row.as_of, {}, table_of([row])), None)
         state = None if last is None else last.state
         self.poller = Poller("prod", source, [self.history, self.monitor, self.seen], clock, state=state)
 

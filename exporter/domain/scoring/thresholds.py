@@ -73,6 +73,11 @@ class PastAlarms:
     promised: float | None = None
     """False alarms per 1,000 topic-weeks; None while the prior decides."""
 
+    @property
+    def realised(self) -> float | None:
+        """False alarms per 1,000 topic-weeks that there were, None where nothing was judged."""
+        return 1000 * self.false_alarms / self.topic_weeks if self.topic_weeks else None
+
 
 @dataclass(frozen=True, slots=True)
 class PastScores:
