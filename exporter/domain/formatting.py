@@ -6,7 +6,7 @@ Times are Unix seconds, durations seconds, sizes bytes. Times are shown in UTC w
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 
@@ -83,11 +83,6 @@ def size(count: int) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 topic``, ``2,000 topics``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def list_named(noun: str, names: Collection[object], shown: int = 3) -> str:
-    """Return a noun with the first of the names: ``broker 3``, ``brokers 1, 2, 3 and 4 more``."""
-    return f"{noun}{'' if len(names) == 1 else 's'} {list_some(names, shown)}"
 
 
 def list_some(names: Iterable[object], shown: int = 3) -> str:

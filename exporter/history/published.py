@@ -77,24 +77,20 @@ class Expectations:
         pointer = self.folder / "current.json"
         try:
             content = _content(pointer)
+            if content == self._loaded:
+                if self.problem is not None:
+                    log.info("resolved: %s", self.problem)
+                    self.problem = None
+                return False
+            current = _parse(pointer, content)
+            with _reading(self.folder, current) as target:
+                published = _published(current, published_rows.read(target))
         except FileNotFoundError:
             if self._loaded is None:
                 self.problem = None
             else:
                 self._complain(f"{pointer} is gone")
             return False
-        except ExpectationsError as error:
-            self._complain(str(error))
-            return False
-        if content == self._loaded:
-            if self.problem is not None:
-                log.info("resolved: %s", self.problem)
-                self.problem = None
-            return False
-        try:
-            current = _parse(pointer, content)
-            with _reading(self.folder, current) as target:
-                published = _published(current, published_rows.read(target))
         except ExpectationsError as error:
             self._complain(str(error))
             return False
@@ -191,10 +187,8 @@ def _content(pointer: Location) -> bytes:
         return read_whole(pointer, MAX_POINTER_BYTES)
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise ExpectationsError(f"{pointer} cannot be read: {error.strerror}") from error
-    except ForeignFileError as error:
-        raise ExpectationsError(f"{pointer} cannot be read: {error}") from error
+    except (OSError, ForeignFileError) as error:
+        raise ExpectationsError(f"{pointer} cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
 def _parse(pointer: Location, content: bytes) -> Mapping[str, Any]:

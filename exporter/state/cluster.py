@@ -103,10 +103,6 @@ class Cluster:
             dead_by_owner=_dead_by_owner(snapshot, assessment),
         )
 
-    def has_problem(self, subject: str) -> bool:
-        """Return whether a problem was logged and has not ended."""
-        return bool(self.logged_problems.get(subject))
-
     def log_problem(self, subject: str, problem: str) -> None:
         """Log a problem when it begins, changes or ends ("": no problem), not at every poll."""
         before = self.logged_problems.get(subject, "")

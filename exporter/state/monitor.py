@@ -144,7 +144,7 @@ class Monitor:
             (
                 "slow",
                 problems.explain_slow_polls(
-                    snapshot, cluster.poll_settings.interval, before=cluster.has_problem("slow")
+                    snapshot, cluster.poll_settings.interval, before=bool(cluster.logged_problems.get("slow"))
                 ),
             ),
             ("twin", problems.explain_watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable
 import numpy as np
 
 from exporter.collectors.round import Round
-from exporter.domain.formatting import duration, list_named, list_some, moment
+from exporter.domain.formatting import duration, list_some, moment
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import ANSWERED, GONE, Reason, reason_of_code, rows_with
@@ -73,7 +73,7 @@ def _with_right(what: str, causes: list[str], reasons: Container[Reason], right:
 
 
 def _at(brokers: Collection[int]) -> str:
-    return f" at {list_named('broker', sorted(brokers))}" if brokers else ""
+    return f" at broker{'' if len(brokers) == 1 else 's'} {list_some(sorted(brokers))}" if brokers else ""
 
 
 def explain_unanswered(ended: Round) -> str:

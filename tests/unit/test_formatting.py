@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.domain.formatting import ago, duration, duration_at_most, iso, list_named, list_some, moment, plural, size
+from exporter.domain.formatting import ago, duration, duration_at_most, iso, list_some, moment, plural, size
 
 HOUR, DAY = 3600, 86_400
 
@@ -91,8 +91,6 @@ def test_a_size_has_a_binary_unit(count: int, written: str) -> None:
         (plural(1, "topic"), "1 topic"),
         (plural(2000, "topic"), "2,000 topics"),
         (list_some(range(1007)), "0, 1, 2 and 1,004 more"),
-        (list_named("broker", [1, 3]), "brokers 1, 3"),
-        (list_named("partition", range(12), 10), "partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
     ],
 )
 def test_ages_counts_and_names_are_written_as_people_say_them(written: str, expected: str) -> None:
