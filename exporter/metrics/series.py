@@ -27,18 +27,24 @@ _VARIANTS = {_BY_VERDICT: [f',verdict="{VERDICTS[code]}"' for code in _VERDICT_O
 _VERDICT_TAILS = [f',verdict="{verdict}"}} 1\n' for verdict in VERDICTS]
 
 
-class TopicSeries:
-    """Renders the series of topics, and the number of brokers."""
+class ClusterSeries:
+    """The series of the partitions and topics of one cluster.
 
-    def __init__(self, cluster: str) -> None:
+    One thread updates, any thread renders what is ``shown``: it is replaced as a whole.
+    """
+
+    def __init__(self, cluster: str, *, partition_switches: Collection[str], partitions: bool = True) -> None:
+        """With ``partitions`` False only series of topics are exposed."""
+        self._partitions = PartitionSeries(cluster, partition_switches) if partitions else None
         self._labels = f'{{kafka_cluster="{escape(cluster)}"'
         self._settings = _Settings()
         self._records = _Records()
-        self._rendered = RowSeries(self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: str}, _VARIANTS)
+        self._topics = RowSeries(self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: str}, _VARIANTS)
         self._cluster = RowSeries[str](lambda start: [start])
+        self.shown: Samples = {}
 
-    def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
-        """Take a good poll and return its samples."""
+    def update(self, snapshot: Snapshot, assessment: Assessment) -> None:
+        """Take a good poll; the series of deleted topics and partitions end."""
         topics = snapshot.table.layout.topics
         self._settings.update(snapshot.metadata, topics)
         visible = self._settings.visible
@@ -49,7 +55,15 @@ class TopicSeries:
         since = {_STALENESS: assessment.newest, _SILENCE: assessment.of_topics.last_advance}
         growing = {name: AgeColumn(np.where(visible, moments, np.nan)) for name, moments in since.items()}
         brokers = {_BROKERS: (np.array([len(snapshot.metadata.brokers)]), np.ones(1, dtype=np.bool_))}
-        return {**self._rendered.update(topics, columns, growing), **self._cluster.update(self._labels, brokers)}
+        self.shown = {
+            **({} if self._partitions is None else self._partitions.update(snapshot, assessment)),
+            **self._topics.update(topics, columns, growing),
+            **self._cluster.update(self._labels, brokers),
+        }
+
+    def withdraw(self) -> None:
+        """Remove every series: the values are too old."""
+        self.shown = {}
 
     def _labels_of(self, topics: Sequence[str]) -> list[str]:
         return [f'{self._labels},topic="{escape(topic)}"' for topic in topics]
@@ -139,25 +153,3 @@ def _disk_sizes(snapshot: Snapshot) -> Column:
         count = len(snapshot.table.layout.topics)
         return np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
     return snapshot.inspected.of_topics.disk_bytes
-
-
-class ClusterSeries:
-    """The series of the partitions and topics of one cluster.
-
-    One thread updates, any thread renders what is ``shown``: it is replaced as a whole.
-    """
-
-    def __init__(self, cluster: str, *, partition_switches: Collection[str], partitions: bool = True) -> None:
-        """With ``partitions`` False only series of topics are exposed."""
-        self._partitions = PartitionSeries(cluster, partition_switches) if partitions else None
-        self._topics = TopicSeries(cluster)
-        self.shown: Samples = {}
-
-    def update(self, snapshot: Snapshot, assessment: Assessment) -> None:
-        """Take a good poll; the series of deleted topics and partitions end."""
-        of_partitions = {} if self._partitions is None else self._partitions.update(snapshot, assessment)
-        self.shown = {**of_partitions, **self._topics.update(snapshot, assessment)}
-
-    def withdraw(self) -> None:
-        """Remove every series: the values are too old."""
-        self.shown = {}

@@ -98,12 +98,10 @@ class Monitor:
 
     def _count_from_zero(self, cluster: str) -> None:
         """Show the counters of a cluster at 0: an alert on the increase of a counter misses what it first has."""
-        for reason in Loss:
-            self.self_metrics.add("history_windows_dropped_total", 0, kafka_cluster=cluster, reason=reason)
-        for number in _WRITE_ERRORS:
-            self.self_metrics.add("history_write_failures_total", 0, kafka_cluster=cluster, reason=os.strerror(number))
-        for why in Restart:
-            self.self_metrics.add("client_restarts_total", 0, kafka_cluster=cluster, reason=why)
+        counted = {"history_windows_dropped": Loss, "client_restarts": Restart}
+        for name, reasons in {**counted, "history_write_failures": map(os.strerror, _WRITE_ERRORS)}.items():
+            for reason in reasons:
+                self.self_metrics.add(f"{name}_total", 0, kafka_cluster=cluster, reason=reason)
 
     def _expectations_of(self, name: str, change: ClusterChange | None) -> ExpectationSet:
         """Return what is published of a cluster, nothing where that is of another one before the ``change``."""

@@ -17,7 +17,7 @@ from exporter.domain.judging.audit import (
     AuditTopics,
     Doubt,
     Liveness,
-    is_compacted,
+    roles_of,
 )
 from exporter.domain.polls.readings import Reason, reason_of_code
 
@@ -25,6 +25,13 @@ _DOUBT_WORDS: Mapping[Doubt, str] = {
     Doubt.SECONDS: "the timestamps of its records are seconds, not milliseconds",
     Doubt.IMPLAUSIBLE: "the timestamps of its records lie before 2000",
     Doubt.AHEAD: "it has records dated in the future (microseconds in place of milliseconds?)",
+}
+
+_ROLE_WORDS = {
+    "error topic": "a dead-letter, retry or error topic by its name, which is usually silent",
+    "internal": "internal: it may hold state of an application",
+    "compacted": "compacted: it may hold state that is read without being written",
+    "kept for ever": "kept for ever: it may hold state",
 }
 
 _REASON_WORDS: Mapping[Reason, str] = {
@@ -123,19 +130,8 @@ def _clauses(topics: AuditTopics, liveness: Liveness, row: int, now: float) -> I
         yield "its newest record was found by look-ups by time: its broker names none (MAX_TIMESTAMP, Kafka 3.0)"
     if topics.copy_of[row] is not None:
         yield f"a copy that MirrorMaker makes from {topics.copy_of[row]}: its age is that of the original's records"
-    yield from _of_roles(topics, row)
+    yield from map(_ROLE_WORDS.__getitem__, roles_of(topics, row))
     yield _of_readers(topics, row)
-
-
-def _of_roles(topics: AuditTopics, row: int) -> Iterator[str]:
-    if topics.errors[row]:
-        yield "a dead-letter, retry or error topic by its name, which is usually silent"
-    if topics.internal[row]:
-        yield "internal: it may hold state of an application"
-    if is_compacted(topics.policy[row]):
-        yield "compacted: it may hold state that is read without being written"
-    elif topics.retention[row] == np.inf:
-        yield "kept for ever: it may hold state"
 
 
 def _of_readers(topics: AuditTopics, row: int) -> str | None:
