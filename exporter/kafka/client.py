@@ -23,7 +23,6 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from exporter.background_call import call_in_thread
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
-from exporter.kafka import tls
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.msk_iam import AwsIam
 
@@ -62,6 +61,7 @@ _INCIDENTAL = re.compile(
     r"| after \d+ ms(?=: )"
 )
 _BROKER_PREFIX = re.compile(r"^\w+://\S+?: ")
+_TLS = re.compile(r"SSL routines|SSL handshake|SSL connection|certificate")
 
 
 class Client:
@@ -301,7 +301,7 @@ class Client:
         text = what if trouble is None else _INCIDENTAL.sub("", trouble.str())
         if self._refused():
             reason, essence = Reason.AUTHENTICATION_FAILED, _BROKER_PREFIX.sub("", text)
-        elif tls.is_tls(text):
+        elif _TLS.search(text):
             reason, essence = Reason.TLS_FAILED, "certificate verify failed" if "verify failed" in text else "tls"
         else:
             reason, essence = Reason.CLUSTER_UNREACHABLE, re.sub(r"^\d+/\d+", "", _BROKER_PREFIX.sub("", text))
@@ -321,8 +321,8 @@ class Client:
             problem = f"no token for {self.bootstrap}" if no_token else f"{self.bootstrap} refused the credentials"
             return f"{problem}: {text}; next step: check {self._credentials.say_what_to_check(no_token=no_token)}"
         if reason is Reason.TLS_FAILED:
-            fault = tls.fault(text, self._credentials.properties, self.request_timeout)
-            return f"no secure connection to {self.bootstrap}: {fault.what}; next step: {fault.step}"
+            step = "check security.protocol and ssl.*, and dates, CA and host name of the certificates of both sides"
+            return f"no secure connection to {self.bootstrap}: {_BROKER_PREFIX.sub('', text)}; next step: {step}"
         step = "check bootstrap.servers, the network and that the brokers run"
         if trouble is not None and trouble.code() == KafkaError._RESOLVE:
             step = "check the host names in bootstrap.servers and the name service"
@@ -389,7 +389,7 @@ class Client:
         return self._trouble is not None and self._trouble.code() in _AUTHENTICATION
 
     def _insecure(self) -> bool:
-        return self._trouble is not None and tls.is_tls(self._trouble.str())
+        return self._trouble is not None and _TLS.search(self._trouble.str()) is not None
 
     def _redact(self, text: str) -> str:
         return self._credentials.redact(text)

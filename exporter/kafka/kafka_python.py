@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ from exporter.domain.ports import SourceError
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.tls import CARRIED, ssl_context
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_TLS = {
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+    "enable.ssl.certificate.verification",
+}
+"""The properties of librdkafka that a context of TLS is made of."""
 
 
 class KafkaPythonClient:
@@ -143,18 +153,19 @@ def translate(properties: Mapping[str, Property]) -> tuple[dict[str, Any], tuple
     if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
         arguments |= _sasl(given, taken)
     if protocol in ("SSL", "SASL_SSL"):
-        taken |= CARRIED
+        taken |= _TLS
         if lost := sorted(name for name in given if name.startswith("ssl.") and name not in taken):
             raise ValueError(
                 f"{', '.join(lost)} cannot be carried over from librdkafka to kafka-python; next step: give "
                 "certificates and keys as PEM files (ssl.ca.location, ssl.certificate.location, ssl.key.location)"
             )
         try:
-            arguments["ssl_context"] = ssl_context(given)
-        except ValueError as error:
+            arguments["ssl_context"] = _ssl_context(given)
+        except (OSError, ValueError) as error:
+            what = getattr(error, "strerror", None) or type(error).__name__
             raise ValueError(
-                f"{error}, so kafka-python is not used; next step: check the file, its format (PEM), its rights and "
-                "the key's password"
+                f"the files of ssl.* cannot be loaded for kafka-python: {what}; next step: check the files, their "
+                "format (PEM), their rights and the key's password"
             ) from None
     return arguments, tuple(sorted(set(given) - taken))
 
@@ -176,3 +187,25 @@ def _sasl(given: Mapping[str, str], taken: set[str]) -> dict[str, Any]:
         "sasl_plain_username": given.get("sasl.username"),
         "sasl_plain_password": given.get("sasl.password"),
     }
+
+
+def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the context for librdkafka's properties. Raises OSError and ValueError, whose text may hold a value."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https").lower() != "none"
+    if given.get("enable.ssl.certificate.verification", "true").lower() in ("false", "f", "0"):
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    authorities, pem = given.get("ssl.ca.location", "probe"), given.get("ssl.ca.pem")
+    if authorities != "probe":
+        folder = Path(authorities).is_dir()
+        context.load_verify_locations(None if folder else authorities, authorities if folder else None)
+    elif pem is None:
+        context.load_default_certs()
+    if pem is not None:
+        # Comments beside the blocks may be in any language, and ssl takes ASCII alone.
+        context.load_verify_locations(cadata=pem.encode("ascii", "replace").decode())
+    if "ssl.certificate.location" in given:
+        # Without a password OpenSSL would ask for one on the terminal.
+        password = given.get("ssl.key.password", "")
+        context.load_cert_chain(given["ssl.certificate.location"], given.get("ssl.key.location"), lambda: password)
+    return context
