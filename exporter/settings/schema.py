@@ -302,7 +302,7 @@ class WebSettings(Section):
     listen: Annotated[str, AfterValidator(check_listen)] = ":9797"
     """The address of the server; `:9797` is every address of the host, those of IPv6 too."""
     config_file: Annotated[Path, BeforeValidator(parse_file)] | None = None
-    """TLS, client certificates, users and headers: [Security](security.md)."""
+    """TLS, client certificates and users: [Security](security.md)."""
 
 
 class LogSettings(Section):

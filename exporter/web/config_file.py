@@ -1,4 +1,4 @@
-"""The web configuration file of Prometheus exporters: TLS, client certificates, users and headers.
+"""The web configuration file of Prometheus exporters: TLS, client certificates and users.
 
 Its format is that of exporter-toolkit (``docs/web-configuration.md`` there). What Python's TLS cannot do is refused.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -18,7 +18,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
-    StringConstraints,
     ValidationError,
     field_validator,
     model_validator,
@@ -46,14 +45,13 @@ class WebConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """How clients are spoken to; without a file in the clear, by anybody, and without further headers."""
+    """How clients are spoken to; without a file in the clear, by anybody."""
 
     tls: ssl.SSLContext | None = None
     allowed_sans: frozenset[str] = frozenset()
     """A client's certificate must hold one of these names; empty: any that is verified will do."""
     users: Mapping[str, str] = field(default_factory=dict)
     """User name -> bcrypt hash; empty: everybody."""
-    headers: Sequence[tuple[str, str]] = ()
 
 
 class WebConfigFile:
@@ -176,24 +174,8 @@ class _Tls(_Section):
         return context
 
 
-_Header = Literal[
-    "Strict-Transport-Security",
-    "Content-Security-Policy",
-    "X-Frame-Options",
-    "X-Content-Type-Options",
-    "X-XSS-Protection",
-]
-
-
-class _Http(_Section):
-    http2: bool = True
-    """Accepted without an effect: the server speaks HTTP/1.1, as every client does."""
-    headers: Mapping[_Header, Annotated[str, StringConstraints(pattern="^[ -~]*$")]] = {}
-
-
 class _File(_Section):
     tls_server_config: _Tls | None = None
-    http_server_config: _Http = _Http()
     basic_auth_users: Mapping[str, str] = {}
 
     @model_validator(mode="after")
@@ -221,8 +203,7 @@ class _File(_Section):
         except (OSError, ValueError) as error:
             raise WebConfigError(f"{path}: tls_server_config cannot be used: {_error_text(error)}") from None
         sans = frozenset(() if tls is None else tls.client_allowed_sans)
-        headers = [(name, value) for name, value in self.http_server_config.headers.items() if value]
-        return WebConfig(context, sans, self.basic_auth_users, headers)
+        return WebConfig(context, sans, self.basic_auth_users)
 
 
 def _parse(path: Path) -> _File:

@@ -1,4 +1,4 @@
-"""Basic authentication (RFC 7617) of the users in the web configuration file, and the headers of all answers."""
+"""Basic authentication (RFC 7617) of the users in the web configuration file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import bcrypt
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from exporter.web.config_file import WebConfig
 
@@ -36,7 +36,7 @@ _BUSY = PlainTextResponse("busy: too many passwords are being checked\n", 503)
 
 
 class Users:
-    """ASGI middleware: lets in whom the web configuration names, and adds its headers to every answer."""
+    """ASGI middleware: lets in whom the web configuration names."""
 
     def __init__(self, app: ASGIApp, config: Callable[[], WebConfig]) -> None:
         self._app = app
@@ -50,17 +50,8 @@ class Users:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        config = self._config()
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in config.headers:
-                    headers[name] = value
-            await send(message)
-
-        refusal = await self._refusal(Headers(scope=scope).get("authorization", ""), config.users)
-        await (refusal or self._app)(scope, receive, with_headers)
+        refusal = await self._refusal(Headers(scope=scope).get("authorization", ""), self._config().users)
+        await (refusal or self._app)(scope, receive, send)
 
     def close(self) -> None:
         """Let its thread end."""
