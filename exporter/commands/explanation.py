@@ -118,22 +118,13 @@ def _newest(record: Record) -> str:
     newest, last, until, config = (record[name] for name in ("last_record", "last_advance", "observed_until", "config"))
     details = [moment(newest)]
     if config is not None and config["timestamp_type"] is not None:
-        details.append(f"by {_clock_of(config)}")
+        whose = "the broker's" if config["timestamp_type"] == "LogAppendTime" else "its producer's"
+        details.append(f"by {whose} clock ({config['timestamp_type']})")
     if until is not None and newest > until + HOUR:
         details.append("in the future, so it proves nothing")
     elif last is not None and newest < last - HOUR - PRESERVED_PAST_SECONDS:
         details.append("well before the last advance: mirrored or back-dated")
     return ", ".join(details)
-
-
-def _clock_of(config: Record) -> str:
-    """Return which clock sets a topic's timestamps, and how far they may be from the broker's clock."""
-    if config["timestamp_type"] == "LogAppendTime":
-        return "the broker's clock (LogAppendTime)"
-    known = ((side, config[f"timestamp_{side}_max_seconds"]) for side in ("before", "after"))
-    limits = [f"{duration(limit)} {side}" for side, limit in known if limit is not None]
-    allowed = f"; at most {' and '.join(limits)} the broker's" if limits else ""
-    return f"its producer's clock ({config['timestamp_type']}{allowed})"
 
 
 def _groups(record: Record) -> Iterator[str]:

@@ -25,9 +25,6 @@ TOPICS_PER_CALL = 200
 RETRY_SECONDS = 60.0
 """Settings that could not be read are retried after this time; without the right, with all others."""
 
-_ENDLESS = 2**63 - 1
-"""The largest number in Kafka: no limit."""
-
 
 class _TopicSettings(NamedTuple):
     """What is known of one topic: its last known settings, and when to read them again (monotonic)."""
@@ -142,25 +139,9 @@ def _settings(answer: Future[Any]) -> TopicConfig | Reason:
 def config_of(values: Mapping[str, str | None]) -> TopicConfig:
     """Return the relevant settings from a broker's names and texts."""
     retention = values.get("retention.ms")
-    kind = values.get("message.timestamp.type")
     return TopicConfig(
-        timestamp_type=kind,
+        timestamp_type=values.get("message.timestamp.type"),
         cleanup_policy=values.get("cleanup.policy"),
         retention_seconds=None if retention is None else math.inf if int(retention) < 0 else int(retention) / 1000,
         remote_storage=values.get("remote.storage.enable") == "true",
-        timestamp_before_max_seconds=None if kind == "LogAppendTime" else _bound(values, "before"),
-        timestamp_after_max_seconds=None if kind == "LogAppendTime" else _bound(values, "after"),
     )
-
-
-def _bound(values: Mapping[str, str | None], side: str) -> float | None:
-    """Return a bound of producers' timestamps in seconds, None where there is none.
-
-    Up to Kafka 3.5 one bound is for both sides. From 3.6 to 3.9 there are three, and the common one applies where that
-    of the side is not set (KIP-937).
-    """
-    names = (f"message.timestamp.{side}.max.ms", "message.timestamp.difference.max.ms")
-    bounds = [int(value) for name in names if (value := values.get(name)) is not None]
-    if not bounds:
-        return None
-    return next((bound / 1000 for bound in bounds if bound < _ENDLESS), math.inf)

@@ -162,17 +162,11 @@ def test_log_append_time_is_the_brokers_own(kafka: Kafka) -> None:
     config = snapshot.metadata.topics["stamped"].config
     assert config is not None
     assert (config.timestamp_type, config.retention_seconds) == ("LogAppendTime", math.inf)
-    assert (config.timestamp_before_max_seconds, config.timestamp_after_max_seconds) == (None, None)
 
 
 def test_settings_that_change_what_offsets_mean_are_read(kafka: Kafka) -> None:
-    """Cleanup policy, retention and the bounds on timestamps come with the metadata, in seconds.
-
-    Up to 3.5 there is one bound for both sides (KIP-937).
-    """
-    two = kafka.number >= (3, 6)
-    bound = {f"message.timestamp.{'after' if two else 'difference'}.max.ms": "7200000"}
-    kafka.create("settled", config={"cleanup.policy": "compact,delete", "retention.ms": "90000", **bound})
+    """Cleanup policy and retention come with the metadata, in seconds."""
+    kafka.create("settled", config={"cleanup.policy": "compact,delete", "retention.ms": "90000"})
     config = Watch(kafka.bootstrap, ["settled"]).source.metadata().topics["settled"].config
     assert config is not None
     assert (config.timestamp_type, config.cleanup_policy, config.retention_seconds, config.remote_storage) == (
@@ -181,8 +175,6 @@ def test_settings_that_change_what_offsets_mean_are_read(kafka: Kafka) -> None:
         90.0,
         False,
     )
-    assert config.timestamp_before_max_seconds == (math.inf if two else 7200.0)
-    assert config.timestamp_after_max_seconds == 7200.0
 
 
 def test_topics_are_chosen_by_whole_names(kafka: Kafka) -> None:

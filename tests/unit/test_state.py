@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from collections.abc import Callable
@@ -88,7 +87,7 @@ class ConfiguredSource(TableSource):
         found = super().described()
         topics = dict(found.topics)
         if "orders" in topics:
-            config = TopicConfig("CreateTime", "delete", 604_800.0, False, math.inf, 3600.0)
+            config = TopicConfig("CreateTime", "delete", 604_800.0, False)
             topics["orders"] = replace(topics["orders"], config=config)
         return replace(found, topics=topics, unmatched=("ordres",), cluster_id="4L6g3nShT-eMCtK--X86sw")
 

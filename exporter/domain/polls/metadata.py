@@ -89,18 +89,12 @@ def _lists_of(
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The settings of a topic that affect its offsets and timestamps.
-
-    Times are ``math.inf`` where unlimited. The bounds on timestamps of producers, before and after the broker's clock
-    (KIP-32, KIP-937), are None with LogAppendTime, where the broker sets timestamps.
-    """
+    """The settings of a topic that affect its offsets and timestamps. Times are ``math.inf`` where unlimited."""
 
     timestamp_type: str | None
     cleanup_policy: str | None
     retention_seconds: float | None
     remote_storage: bool
-    timestamp_before_max_seconds: float | None = None
-    timestamp_after_max_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
