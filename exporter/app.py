@@ -19,7 +19,7 @@ from exporter.factory.clusters import build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
 from exporter.history.published import Expectations
 from exporter.history.spool import HistoryError
-from exporter.kafka.process import ClientProcesses, RemoteClient
+from exporter.kafka.process import ClientProcess, RemoteClient
 from exporter.settings.schema import ClusterSettings, Settings
 from exporter.signals import EndSignal
 from exporter.waiting import show_waiting
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 def serve(
     settings: Settings,
-    processes: ClientProcesses,
+    processes: Mapping[str, ClientProcess],
     sources: Mapping[str, RemoteClient],
 ) -> int:
     """Run until SIGTERM, SIGINT or SIGHUP; return the exit code."""

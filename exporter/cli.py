@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,17 +61,19 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
     from exporter.domain.ports import SourceError
-    from exporter.kafka.process import ClientProcesses
+    from exporter.kafka.process import ClientProcess
     from exporter.settings.load import load_settings
 
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
     _raise_limit_of_open_files()
-    with closing(ClientProcesses()) as processes:
+    with ExitStack() as ending:
+        processes = {cluster.name: ClientProcess(cluster.name) for cluster in settings.clusters}
         # Clients start up while this process imports the rest.
-        for cluster in settings.clusters:
+        for process in processes.values():
+            ending.callback(process.close)
             with suppress(SourceError):  # the first call tries again
-                processes.get(cluster.name).start()
+                process.start()
         from exporter.app import serve as run_exporter
         from exporter.factory.sources import connect
 

@@ -172,10 +172,6 @@ class GroupWatch(SnapshotSink):
             reason=reason,
         )
 
-    def close(self) -> None:
-        """Close connections."""
-        self._source.close()
-
     def _described_topics(self) -> frozenset[str]:
         topics = {} if self._snapshot is None else self._snapshot.metadata.topics
         return frozenset(name for name, topic in topics.items() if topic.reason is None)

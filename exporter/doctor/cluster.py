@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,11 +147,10 @@ CHECKS = (listeners, judge_poll, future_records)
 
 
 def groups(watch: GroupWatch | None) -> list[Finding]:
-    """Sweep once over the groups of the polled topics, and report which could not be read. Closes ``watch``."""
+    """Sweep once over the groups of the polled topics, and report which could not be read."""
     if watch is None:
         return [Finding("groups", Severity.OK, "consumer groups are not watched: groups.enabled is false")]
-    with closing(watch):
-        return list(judge_sweep(watch.sweep()))
+    return list(judge_sweep(watch.sweep()))
 
 
 def judge_sweep(sweep: GroupSweep) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +16,7 @@ from exporter.domain.formatting import plural
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.ports import Clock, SourceError
-from exporter.factory.clusters import build_cluster
+from exporter.factory.clusters import ClusterCollectors, build_cluster
 from exporter.factory.sources import connectivity, iam
 from exporter.kafka.credentials import security_protocol
 from exporter.settings.errors import SettingsError
@@ -79,42 +80,47 @@ def _cluster(
     cluster: ClusterSettings,
     clock: Clock,
 ) -> list[Finding]:
-    poll = settings.poll_of(cluster)
     try:
         collectors = build_cluster(cluster, settings, clock)
     except ValueError as error:
         return [make_finding("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
-    found = list(_secrets([*cluster.kafka.exposed, *collectors.source.list_exposed_secrets()]))
+    with closing(collectors):
+        return [
+            *_secrets([*cluster.kafka.exposed, *collectors.source.list_exposed_secrets()]),
+            *_probe(settings, collectors),
+        ]
+
+
+def _probe(settings: Settings, collectors: ClusterCollectors) -> Iterator[Finding]:
+    """Poll once, connect to each address, and sweep the groups once."""
+    cluster, poll = collectors.settings, settings.poll_of(collectors.settings)
     # A poll ends within its interval, except for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
     [outcome] = call_within(limit, {cluster.name: collectors.poller.poll}).values()
     if isinstance(outcome, Exception):
-        return found + _or_failure("poll", outcome)
+        yield from _or_failure("poll", outcome)
+        return
     bootstrap = [address.strip().rpartition("://")[2] for address in str(cluster.kafka["bootstrap.servers"]).split(",")]
     if isinstance(outcome, PollFailure):
-        collectors.close()
-        found.append(make_finding("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched"))
+        yield make_finding("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched")
         # After a wrong password each further attempt could lock the account.
         if outcome.reason is not Reason.AUTHENTICATION_FAILED and len(bootstrap) > 1:
-            reached = _reached(settings, cluster, bootstrap)
-            found += [
-                make_finding("listeners", Severity.ERROR, one.detail, "no connection to it", prefix=f"{address}: ")
-                for address, one in reached.items()
-                if isinstance(one, SourceError)
-            ]
-        return found
+            for address, one in _reached(settings, cluster, bootstrap).items():
+                if isinstance(one, SourceError):
+                    yield make_finding(
+                        "listeners", Severity.ERROR, one.detail, "no connection to it", prefix=f"{address}: "
+                    )
+        return
     metadata = outcome.metadata
-    found.append(connection(cluster, metadata))
+    yield connection(cluster, metadata)
     addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
     seen = of_cluster.ClusterProbe(outcome, _reached(settings, cluster, addresses))
     for check in of_cluster.CHECKS:
-        found += check(seen)
-    collectors.source.close()
+        yield from check(seen)
     # A sweep ends within its interval, except for calls that begin at its end.
     sweeping = {"groups": partial(of_cluster.groups, collectors.groups)}
     for name, result in call_within(limit + settings.groups_of(cluster).interval, sweeping).items():
-        found += _or_failure(name, result)
-    return found
+        yield from _or_failure(name, result)
 
 
 def connection(cluster: ClusterSettings, metadata: Metadata) -> Finding:

@@ -38,17 +38,12 @@ class ClusterCollectors:
     tier: TierWatch
     inspector: Inspector | None
     groups: GroupWatch | None
-    process: ClientProcess | None
-    """The process of its clients, where it has none but these."""
+    process: ClientProcess
+    """The process of its clients."""
 
     def close(self) -> None:
-        """Close all connections."""
-        if self.process is not None:
-            self.process.close()
-            return
-        self.source.close()
-        if self.groups is not None:
-            self.groups.close()
+        """End the process with all connections."""
+        self.process.close()
 
 
 def build_cluster(
@@ -69,13 +64,11 @@ def build_cluster(
     the sinks ``after``. Raises ValueError as ``make_source`` does.
     """
     poll = settings.poll_of(cluster)
-    own = ClientProcess(cluster.name) if process is None else None
-    process = process or own
+    process = process or ClientProcess(cluster.name)
     try:
         source = source or make_poll_source(cluster, settings, process=process)
     except ValueError:
-        if own is not None:
-            own.close()
+        process.close()
         raise
     tier = make_tier_watch(cluster, settings, clock, process)
     inspector = make_inspector(cluster, settings, clock, process)
@@ -95,7 +88,7 @@ def build_cluster(
         readers=groups,
         state=state,
     )
-    return ClusterCollectors(cluster, source, poller, tier, inspector, groups, own)
+    return ClusterCollectors(cluster, source, poller, tier, inspector, groups, process)
 
 
 def make_tier_watch(

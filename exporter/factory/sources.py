@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from exporter.domain.ports import SourceError
@@ -15,7 +16,6 @@ from exporter.kafka.process import (
     OFFSETS,
     TIERS,
     ClientProcess,
-    ClientProcesses,
     RemoteClient,
 )
 from exporter.settings.errors import SettingsError
@@ -83,7 +83,9 @@ def make_backfill_source(cluster: ClusterSettings, settings: Settings) -> Remote
     return make_source(cluster, settings, lookups_per_second=settings.lookups_per_second)
 
 
-def connect(settings: Settings, processes: ClientProcesses | None = None) -> dict[str, RemoteClient]:
+def connect(
+    settings: Settings, processes: Mapping[str, ClientProcess] = MappingProxyType({})
+) -> dict[str, RemoteClient]:
     """Return the source of polls of each cluster, by name, in ``processes`` or in processes of their own.
 
     Raises SettingsError with every configuration that librdkafka refuses.
@@ -92,7 +94,7 @@ def connect(settings: Settings, processes: ClientProcesses | None = None) -> dic
     with ExitStack() as opened:
         sources = dict[str, RemoteClient]()
         for cluster in settings.clusters:
-            process = None if processes is None else processes.get(cluster.name)
+            process = processes.get(cluster.name)
             try:
                 sources[cluster.name] = opened.enter_context(make_poll_source(cluster, settings, process=process))
             except ValueError as error:

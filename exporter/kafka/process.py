@@ -2,7 +2,7 @@
 
 librdkafka (2.16.1) aborts its process where an assertion fails, such as when the connection of a coordinator drops
 during a request (its issue 4605), and some connections never recover (5301). The exporter itself loads no librdkafka.
-A process that ends, hangs or grows is ended, and another one starts with the next call.
+A process that ends, hangs or stays blind is ended, and another one starts with the next call.
 """
 
 from __future__ import annotations
@@ -19,18 +19,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from exporter.domain.formatting import size
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.running_process import RunningProcess, end_of
 
 log = logging.getLogger(__name__)
-
-GROWTH_BYTES = 512 * 1024 * 1024
-"""A process that uses this much more memory than after its first calls has a leak, and is replaced."""
-
-_SETTLED_CALLS = 20
-"""Number of calls after which the memory of a process is stable."""
 
 _FAILURES = 5
 """A client that cannot reach its cluster so many times in a row may be blind: its process is replaced."""
@@ -62,8 +55,6 @@ class Restart(StrEnum):
     """It ended: an assertion in librdkafka, or it was killed."""
     HUNG = "hung"
     """It did not answer within the time limit of a call."""
-    MEMORY = "memory"
-    """It used far more memory than after its first calls."""
     FAILING = "failing"
     """It could not reach the cluster several times in a row; a new client may."""
 
@@ -75,9 +66,10 @@ class _LostError(SourceError):
 class ClientProcess:
     """The process with the clients of one cluster. It starts with the first call. Safe for several threads."""
 
-    def __init__(self, cluster: str, on_restart: Callable[[Restart], None] = lambda _: None) -> None:
+    def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-        self._on_restart = on_restart
+        self.on_restart: Callable[[Restart], None] = lambda _: None
+        """Called each time the process is replaced."""
         self._lock = threading.RLock()
         self._closed = False
         self._running: RunningProcess | None = None
@@ -94,9 +86,10 @@ class ClientProcess:
     def memory(self) -> int | None:
         """The bytes that the process holds now (RSS), None while there is none."""
         try:
-            return None if self.pid is None else _resident(self.pid)
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         except OSError:
             return None
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
     def start(self) -> None:
         """Start the process now, so that the first call does not wait for it. Raises SourceError."""
@@ -133,14 +126,6 @@ class ClientProcess:
         if running is not None and client in running.proxies:
             with suppress(Exception), running.end_after(_CLOSES_WITHIN):
                 running.proxies.pop(client)._callmethod("close")  # noqa: SLF001
-
-    def replace_if_grown(self) -> None:
-        """End a process that leaks, before a poll. Calls of others that are under way are made again."""
-        running, held = self._running, self.memory
-        if running is not None and held is not None and running.answered >= _SETTLED_CALLS:
-            grown = held - running.settled_bytes
-            if grown > GROWTH_BYTES:
-                self._end(running, Restart.MEMORY, f"holds {size(grown)} more than after its first calls")
 
     def replace_if_blind(self, failed: int) -> None:
         """End the process of a client that could not reach its cluster so many times in a row, if these are many."""
@@ -181,10 +166,8 @@ class ClientProcess:
         return self._running
 
     def _take_answer(self, running: RunningProcess) -> None:
-        running.answered += 1
+        running.answered = True
         self._ends_in_a_row = 0
-        if running.answered == _SETTLED_CALLS:
-            running.settled_bytes = self.memory or 0
 
     def _wait_longer(self) -> None:
         """Start no process for a while: at once after the first end in a row, then after twice as long each time."""
@@ -210,7 +193,7 @@ class ClientProcess:
         if known:
             level = logging.INFO if why is Restart.FAILING else logging.WARNING
             log.log(level, "cluster %s: the Kafka client %s; a new one starts", self._cluster, how)
-            self._on_restart(why)
+            self.on_restart(why)
         step = "none, the exporter ends" if closed else "none, a new one starts"
         kind = SourceError if why is Restart.HUNG else _LostError
         return kind(Reason.CLIENT_FAILED, f"the Kafka client {how}; next step: {step}")
@@ -262,8 +245,6 @@ class RemoteClient(_AnyClient):  # type: ignore[misc]
 
     def ask(self, path: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """Call a method of the client. Raises SourceError, and what the method raises."""
-        if path == "begin":  # of a poll
-            self._process.replace_if_grown()
         try:
             try:
                 result = self._process.call(self, path, arguments, keywords)
@@ -299,32 +280,3 @@ class _Method:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self._client.ask(self._path, arguments, keywords)
-
-
-class ClientProcesses:
-    """The process with Kafka clients of each cluster."""
-
-    def __init__(self) -> None:
-        self.on_restart: Callable[[str, Restart], None] = lambda _, __: None
-        """Called with the cluster each time its process is replaced."""
-        self._processes: dict[str, ClientProcess] = {}
-        self._lock = threading.Lock()
-
-    def get(self, cluster: str) -> ClientProcess:
-        """Return the process of a cluster."""
-        with self._lock:
-            if cluster not in self._processes:
-                self._processes[cluster] = ClientProcess(cluster, lambda why: self.on_restart(cluster, why))
-            return self._processes[cluster]
-
-    def close(self) -> None:
-        """End all processes."""
-        with self._lock:
-            processes, self._processes = self._processes, {}
-        for process in processes.values():
-            process.close()
-
-
-def _resident(pid: int) -> int:
-    """Return the bytes that a process holds (RSS). Raises OSError where it has ended."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

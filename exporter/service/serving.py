@@ -23,7 +23,7 @@ from exporter.history.cluster_states import LastState
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
 from exporter.history.spool import HistoryError, Loss, Spool
-from exporter.kafka.process import ClientProcesses, RemoteClient
+from exporter.kafka.process import ClientProcess, RemoteClient, Restart
 from exporter.service.scheduling import Scheduler
 from exporter.settings.schema import ClusterSettings, Settings
 from exporter.state.monitor import Monitor
@@ -127,13 +127,12 @@ class Service:
     def __init__(
         self,
         settings: Settings,
-        processes: ClientProcesses | None = None,
-        sources: Mapping[str, RemoteClient] | None = None,
+        processes: Mapping[str, ClientProcess],
+        sources: Mapping[str, RemoteClient],
     ) -> None:
         """Build every part.
 
-        ``processes`` are those of Kafka clients, and ``sources`` those of polls by cluster, as far as they are there
-        already; they end with the service.
+        ``processes`` are those of Kafka clients, and ``sources`` those of polls, by cluster; they end with the service.
 
         Raises HistoryError when the history folder cannot be used, and WebConfigError.
         """
@@ -145,14 +144,12 @@ class Service:
         self.monitor = make_monitor(settings, self._clock, self._expectations)
         own = self.monitor.self_metrics
         self._upkeep = HistoryUpkeep(settings, self.monitor, self._expectations, self._spool, self._clock)
-        self._processes = ClientProcesses() if processes is None else processes
-        self._processes.on_restart = lambda cluster, why: own.add(
-            "client_restarts_total", 1, kafka_cluster=cluster, reason=why
-        )
-        made = sources or {}
+        self._processes = processes
+        for name, process in processes.items():
+            process.on_restart = partial(self._count_restart, name)
         self._watches = make_replica_watches(settings, self._clock, self._record_comparison)
         self._last_states = dict(last_states(settings))
-        self._clusters = [self._cluster(cluster, made.get(cluster.name)) for cluster in settings.clusters]
+        self._clusters = [self._cluster(cluster, sources[cluster.name]) for cluster in settings.clusters]
         web_config = WebConfigFile(
             settings.web.config_file, lambda good: own.set("web_config_last_reload_successful", int(good))
         )
@@ -201,12 +198,13 @@ class Service:
                     failures.append(f"cluster {cluster.name}: an internal error ({type(error).__name__})")
             if left:
                 time.sleep(0.05)
-        self._processes.close()
+        for process in self._processes.values():
+            process.close()
         self._web.stop()
         if failures:
             raise HistoryError("; ".join(failures))
 
-    def _cluster(self, cluster: ClusterSettings, source: RemoteClient | None) -> RunningCluster:
+    def _cluster(self, cluster: ClusterSettings, source: RemoteClient) -> RunningCluster:
         poll, last = self._settings.poll_of(cluster), self._last_states.pop(cluster.name, None)
         history = self._history(cluster.name, poll.interval, last)
         watches = [watch for watch in self._watches if cluster.name in (watch.source, watch.target)]
@@ -215,7 +213,7 @@ class Service:
             cluster,
             self._settings,
             self._clock,
-            process=self._processes.get(cluster.name),
+            process=self._processes[cluster.name],
             source=source,
             state=None if last is None else last.state,
             before=first,
@@ -275,7 +273,7 @@ class Service:
 
     def _record_poll(self, cluster: RunningCluster) -> None:
         own, labels = self.monitor.self_metrics, {"kafka_cluster": cluster.name}
-        if (held := self._processes.get(cluster.name).memory) is None:
+        if (held := self._processes[cluster.name].memory) is None:
             own.forget("client_resident_memory_bytes", **labels)
         else:
             own.set("client_resident_memory_bytes", held, **labels)
@@ -290,6 +288,9 @@ class Service:
             cluster.counted = counts
             if not self.monitor.was_swept_lately(cluster.name):
                 cluster.history.forget_readers()
+
+    def _count_restart(self, cluster: str, why: Restart) -> None:
+        self.monitor.self_metrics.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)
 
     def _record_sweep(self, cluster: RunningCluster, sweep: GroupSweep) -> None:
         self.monitor.take_sweep(sweep)

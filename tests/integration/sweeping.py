@@ -84,7 +84,7 @@ class Swept:
         return exposed({"test": self.series}, 0.0, GROUP_METRICS)
 
     def close(self) -> None:
-        self.watch.close()
+        self.source.close()
         self._polls.source.close()
 
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,9 +44,10 @@ def cluster() -> Iterator[FakeCluster]:
 class Client:
     """A process that polls, and why it was replaced."""
 
-    def __init__(self, bootstrap: str, *, limit: float = 30.0, **options: Any) -> None:
+    def __init__(self, bootstrap: str, *, limit: float = 30.0) -> None:
         self.restarts: list[Restart] = []
-        self.process = ClientProcess("east", self.restarts.append, **options)
+        self.process = ClientProcess("east")
+        self.process.on_restart = self.restarts.append
         self.source = self.add(bootstrap, limit)
         self.failures: list[PollFailure] = []
         self.poller = Poller("east", self.source, [self], SystemClock(), metadata_seconds=60.0)

@@ -12,6 +12,7 @@ from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.domain.polls.readings import TopicPartition
 from exporter.factory.clusters import make_group_watch
+from exporter.kafka.process import ClientProcess
 from exporter.kafka.source import KafkaSource
 from exporter.settings.schema import Settings
 from tests.groups import groups_of
@@ -35,7 +36,8 @@ def test_look_ups_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
     keys = [TopicPartition(topic, number) for number in range(6)]
     bench.until(lambda: committed(bench, dict.fromkeys(keys, 0)), seconds=60)
     pair = PairTest(trio.bootstrap, trio.bootstrap, topics=topic)
-    groups = sweeping(trio.bootstrap, topic, "traveller")
+    process = ClientProcess("east")
+    groups = sweeping(process, trio.bootstrap, topic, "traveller")
     source = KafkaSource({"bootstrap.servers": trio.bootstrap}, clock=SystemClock(), include=[topic])
 
     def answered() -> bool:
@@ -63,7 +65,7 @@ def test_look_ups_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
     bench.write([(topic, number, began + at) for number in range(6) for at in (30, 40)])
     bench.until(lambda: committed(bench, dict.fromkeys(keys, 2)), seconds=60)
     bench.until(lambda: exact(5), seconds=120)
-    groups.close()
+    process.close()
     pair.close()
     source.close()
 
@@ -76,7 +78,7 @@ def committed(workbench: Workbench, offsets: Mapping[TopicPartition, int]) -> bo
     return False
 
 
-def sweeping(bootstrap: str, topic: str, group: str) -> GroupWatch:
+def sweeping(process: ClientProcess, bootstrap: str, topic: str, group: str) -> GroupWatch:
     """The collector of this group as `serve` builds it, which asks through a client process."""
     settings = Settings.model_validate(
         {
@@ -86,6 +88,6 @@ def sweeping(bootstrap: str, topic: str, group: str) -> GroupWatch:
             "groups": {"include": [group]},
         }
     )
-    watch = make_group_watch(settings.clusters[0], settings, SystemClock())
+    watch = make_group_watch(settings.clusters[0], settings, SystemClock(), process)
     assert watch is not None
     return watch

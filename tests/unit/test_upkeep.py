@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.factory.sources import connect
 from exporter.history.published import Expectations
+from exporter.kafka.process import ClientProcess
 from exporter.service import serving
 from exporter.settings.schema import Settings
 from tests.demo.broker import free_port
@@ -24,16 +26,16 @@ class ServiceWithUpkeep:
     def __init__(self, history: Path, poll_interval: str = "30s") -> None:
         listen = f"127.0.0.1:{free_port()}"
         nowhere = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
-        self.service = serving.Service(
-            Settings.model_validate(
-                {
-                    "clusters": [{"name": "prod", "kafka": nowhere}],
-                    "poll": {"request_timeout": "1s", "interval": poll_interval},
-                    "history": {"folder": history, "max_bytes": "1MiB"},
-                    "web": {"listen": listen},
-                }
-            )
+        settings = Settings.model_validate(
+            {
+                "clusters": [{"name": "prod", "kafka": nowhere}],
+                "poll": {"request_timeout": "1s", "interval": poll_interval},
+                "history": {"folder": history, "max_bytes": "1MiB"},
+                "web": {"listen": listen},
+            }
         )
+        processes = {"prod": ClientProcess("prod")}
+        self.service = serving.Service(settings, processes, connect(settings, processes))
         self._address = f"http://{listen}"
 
     def failures(self, step: str) -> float:
