@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from exporter.domain.history.streams import objects
 from exporter.domain.judging.current_facts import ClusterFacts
 from exporter.domain.judging.detection import Assessment, Detector
 from exporter.domain.judging.queries import Query, topics
@@ -19,7 +20,7 @@ from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
 from tests.judging import judge, rows_of, set_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.test_incidents import NOW, fleet
-from tests.unit.test_rollup_verdicts import objects, steady, streams
+from tests.unit.test_rollup_verdicts import steady, streams
 from tests.views import topics_in
 
 TUESDAY = MONDAY + DAY

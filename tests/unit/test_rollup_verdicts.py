@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.domain.history.streams import Streams, add_topics
+from exporter.domain.arrays import blank_columns
+from exporter.domain.history.streams import Streams, add_topics, objects
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.overrides import Overrides
@@ -45,13 +46,6 @@ TOPICS = (
 )
 
 
-def objects(values: Sequence[object]) -> np.ndarray:
-    """Return values as a column of objects."""
-    column = np.empty(len(values), object)
-    column[:] = values
-    return column
-
-
 def streams(
     names: Sequence[tuple[str, str]],
     partitions: Sequence[int],
@@ -63,62 +57,37 @@ def streams(
     topics = list(dict.fromkeys(names))
     count, number = len(names), np.array([topics.index(name) for name in names], np.intp)
     advance = np.array(last, np.float64)
-    each = Streams(
+    each = Streams.blank(
+        count,
         topic=number,
         cluster=objects([cluster for cluster, _ in names]),
         name=objects([name for _, name in names]),
-        topic_id=objects(["id"] * count),
-        partition=np.array(partitions, np.int32),
-        leader=np.ones(count, np.int32),
+        topic_id="id",
+        partition=np.array(partitions),
+        leader=1,
         state=objects([state.value for state in states or [State.OBSERVED] * count]),
-        reason=objects([None] * count),
-        timestamp_type=objects(["CreateTime"] * count),
-        observed_until=np.array(until, np.float64),
-        unreadable_since=np.full(count, np.nan),
+        timestamp_type="CreateTime",
+        observed_until=np.array(until),
         last_advance=advance,
-        unchanged_since=np.full(count, np.nan),
-        polled_from=np.full(count, np.nan),
-        newest=np.full(count, np.nan),
         known_since=advance - 5 * DAY,
-        known_slots=np.full(count, 7, np.int64),
-        end_offset=np.full(count, 9.0),
-        records_7d=np.ones(count, np.int64),
+        known_slots=7,
+        end_offset=9.0,
+        records_7d=1,
         rests=objects([()] * count),
-        falling=objects([None] * count),
     )
     newest = np.full(len(topics), np.nan)
     for topic, at in zip(number.tolist(), advance.tolist(), strict=True):
         newest[topic] = np.fmax(newest[topic], at)
     of_topics = each[np.searchsorted(number, np.arange(len(topics)))]
-    columns = {name: getattr(of_topics, name) for name in Streams.__dataclass_fields__}
-    return add_topics(each, Streams(**{**columns, "last_advance": newest}))
+    return add_topics(each, replace(of_topics, last_advance=newest))
 
 
 def steady(count: int) -> Baselines:
     """Return baselines of streams with a slot each hour: crossed past 6.4 missed hours, dead past 24.8."""
-    ones = np.ones(count)
-    return Baselines(
-        np.arange(count),
-        np.zeros(count, np.int64),
-        3600.0 * ones,
-        np.ones((count, 168)),
-        ones,
-        ones,
-        0.5 * ones,
-        np.nan * ones,
-        np.nan * ones,
-        np.full(count, 900),
-        np.full(count, 8),
-        (NOW - 60 * DAY) * ones,
-        56 * DAY * ones,
-        0.0 * ones,
-        np.nan * ones,
-        ones,
-        np.ones((count, 8)),
-        np.zeros(count),
-        objects([None] * count),
-        np.zeros(count, bool),
-    )
+    known = {"slot_seconds": HOUR, "step": 1.0, "mean": 1.0, "spread": 0.5, "active_slots": 900, "weeks": 8}
+    known |= {"history_start": NOW - 60 * DAY, "observed": 56 * DAY, "largest_silence": 0.0, "largest_missed": 1.0}
+    columns = blank_columns(Baselines, count, stream=np.arange(count), pause=0.0, schedule=None, **known)
+    return Baselines(**columns | {"profile": np.ones((count, 168)), "weekly_scores": np.ones((count, 8))})
 
 
 def weekly(count: int) -> Baselines:

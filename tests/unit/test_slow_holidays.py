@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from exporter.domain.history.streams import objects
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import longest_usual
 from exporter.domain.learning.baselines_of_streams import baselines
@@ -16,7 +17,7 @@ from exporter.domain.learning.rest_days import Calendar, Rest, Rests
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.verdicts import VERDICTS, Verdict
 from tests.unit.test_rhythms import DAY, START, day_of_month, hours_of, known, records
-from tests.unit.test_rollup_verdicts import objects, streams
+from tests.unit.test_rollup_verdicts import streams
 
 
 def at(text: str) -> float:

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows, blank_columns
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import Positions, outcome_code
 from exporter.domain.groups.time_points import NOWHERE, Points
@@ -124,21 +124,9 @@ class TimeLagSearches:
         cls, limits: TimeLagLimits, row: Rows, committed: Offsets, latest: Offsets, compacted: Flags
     ) -> TimeLagSearches:
         """Return searches that begin."""
-        count = len(row)
-        return cls(
-            limits,
-            row,
-            committed,
-            latest,
-            compacted,
-            np.full(count, UNFINISHED, dtype=np.int8),
-            np.zeros(count, dtype=np.int64),
-            np.zeros(count, dtype=np.int64),
-            np.full(count, np.inf),
-            np.zeros(count, dtype=np.int64),
-            np.full(count, -1),
-            np.full(count, -1),
-        )
+        blank = blank_columns(cls, len(row), outcome=UNFINISHED, width=np.inf, hidden_from=-1, hidden_to=-1)
+        blank |= {"row": row, "committed": committed, "latest": latest, "compacted": compacted}
+        return cls(limits, **blank)
 
     def __len__(self) -> int:
         return len(self.row)

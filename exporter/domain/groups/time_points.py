@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,8 +43,7 @@ class Points(ColumnSet):
     def move(self, here: Rows) -> Points:
         """Return the points by other rows: ``here`` is the new row of each old one, -1 where it is gone."""
         row = here[self.row]
-        valid = row >= 0
-        return Points(row[valid], self.offset[valid], self.target[valid], self.timestamp[valid], self.known[valid])
+        return replace(self, row=row)[row >= 0]
 
     def extend(self, new: Points) -> tuple[Points, Rows]:
         """Return the points with what answers proved, in any order, and the partitions with a contradiction.

@@ -7,7 +7,7 @@ includes the silence itself would give too low scores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ class PastWeeks:
         self.slot = slot
         self._begin = min(weeks) - PERIOD_WEEKS
         self._streams, stream = np.unique(hours.stream, return_inverse=True)
-        hours = Hours(stream.ravel().astype(np.intp), *(getattr(hours, one.name) for one in fields(hours)[1:]))
+        hours = replace(hours, stream=stream.ravel().astype(np.intp))
         number = hours.hour - _FIRST_MONDAY_HOUR - self._begin * HOURS
         width = (max(weeks) - self._begin) * HOURS
         known = hours[(number >= (PERIOD_WEEKS - PAUSE_WEEKS) * HOURS) & (number < width)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,13 +72,11 @@ def cut_into_slots(hours: Hours, slot: Slot) -> Hours:
     if slot == BY_HOUR:
         return hours
     has_fives = hours.fives != 0
-    return Hours(
-        hours.stream,
-        hours.hour,
-        np.where(has_fives, hours.first, -1),
-        np.where(has_fives, hours.last, -1),
-        hours.unknown | (hours.active & ~has_fives),
-        hours.fives,
+    return replace(
+        hours,
+        first=np.where(has_fives, hours.first, -1),
+        last=np.where(has_fives, hours.last, -1),
+        unknown=hours.unknown | (hours.active & ~has_fives),
     )
 
 
