@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain.history.rows import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.scoring.calibration import Calibration
+from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.storage.checksums import checksum_of, checksums_below
 from exporter.storage.files import Location, delete_folder, files_below, make_folder, open_file, spark_uri, sync
 from spark_rollups.durable import sync_tree, write_whole
@@ -26,7 +28,6 @@ KEPT_SETS = 5
 """So many published sets stay, for whoever is reading one and for a look back."""
 
 _PREFIX = "expectations-"
-_COUNTED = ("false_alarms", "outages", "outages_alarmed", "alarms_a_week", "outages_seen", "topics", "promised")
 
 _MAX_POINTER_BYTES = 2**20
 _ANY = re.compile(r".*")
@@ -77,11 +78,7 @@ def publish(
         "rows": count,
         "thresholds": {one.kind: one.dead_score for one in calibrated},
         "counted": {
-            one.kind: {
-                "topic_weeks": one.judged_topic_weeks,
-                **{name: getattr(one, name) for name in _COUNTED},
-            }
-            for one in calibrated
+            one.kind: {each.name: getattr(one, each.name) for each in fields(PastAlarms)} for one in calibrated
         },
     }
     pointer["checksum"] = checksum_of(pointer)

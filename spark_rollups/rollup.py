@@ -315,7 +315,7 @@ def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> 
     for one in calibrated:
         low, high = one.interval or (None, None)
         rates = {"realised": one.realised, "realised_low": low, "realised_high": high}
-        rows.append({"as_of": as_of, **asdict(one), **rates})
+        rows.append({"as_of": as_of, "judged_topic_weeks": one.topic_weeks, **asdict(one), **rates})
     table = pa.Table.from_pylist(rows, arrow_schema(CALIBRATION))
     tables.put_as_of("calibration", tables.spark.createDataFrame(table, CALIBRATION).coalesce(1), as_of)
 

@@ -250,7 +250,10 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     wrong = now + timedelta(hours=hours)
     assert publish(judged, tmp_path, as_of=wrong, published_at=wrong, calibrated=())
     assert (ahead(tmp_path, now) is not None) == replaced
-    calibrated = [Calibration(kind, 2.5, 4.5, None, 0, 1200, 3) for kind in ("topic", "partition")]
+    calibrated = [
+        Calibration(3, 1200, kind=kind, suspect_score=2.5, dead_score=4.5, fitted_topic_weeks=0)
+        for kind in ("topic", "partition")
+    ]
     name = publish(judged, tmp_path, as_of=now, published_at=now, calibrated=calibrated)
     assert (name is not None) == replaced
     expectations = Expectations(tmp_path)

@@ -96,7 +96,7 @@ def test_the_rate_that_past_thresholds_gave_is_at_most_the_promised_one(false_al
     """Each week judged by what was fitted before it: realised over promised is near one, and says how surely."""
     found = of(TOPIC, drawn(1000, 52), false_alarms)
     assert found.promised == false_alarms / 2
-    assert found.judged_topic_weeks == found.fitted_topic_weeks == 26_000
+    assert found.topic_weeks == found.fitted_topic_weeks == 26_000
     assert found.realised is not None and found.interval is not None
     assert found.interval[0] <= 1.1 * found.promised and found.realised >= 0.5 * found.promised
     assert found.threshold.suspect < found.threshold.dead
@@ -169,7 +169,7 @@ def test_an_incident_is_neither_an_alarm_nor_evidence() -> None:
     together = of(TOPIC, joined(quiet, begun(at, silences(holiday, {}))))
     assert together.threshold.dead == pytest.approx(of(TOPIC, quiet).threshold.dead, abs=0.2)
     assert alarms(together) <= alarms(of(TOPIC, quiet)) + 2
-    assert together.judged_topic_weeks <= 26_000 - 500
+    assert together.topic_weeks <= 26_000 - 500
     spread = of(TOPIC, joined(quiet, begun(apart, silences(holiday, {}))))
     assert alarms(spread) > 400
 
@@ -203,7 +203,7 @@ def test_a_partition_counts_only_while_its_topic_goes_on() -> None:
     ]
     maxima = silences(rows, {(PARTITION, "prod", NOW - 2): 10, (TOPIC, "prod", NOW - 2): 10})
     found = of(PARTITION, maxima)
-    assert (alarms(found), found.judged_topic_weeks) == (1, 9)
+    assert (alarms(found), found.topic_weeks) == (1, 9)
     assert alarms(of(TOPIC, maxima)) == 0
 
 
@@ -212,7 +212,7 @@ def test_partitions_that_stopped_at_one_leader_count_each() -> None:
     rows = [(PARTITION, "prod", topic, NOW - 2, 9.0) for topic in range(40)]
     maxima = silences(rows, {(kind, "prod", NOW - 2): 100 for kind in (TOPIC, PARTITION)})
     found = of(PARTITION, begun((NOW - 2) * WEEK, maxima))
-    assert (alarms(found), found.judged_topic_weeks) == (40, 100)
+    assert (alarms(found), found.topic_weeks) == (40, 100)
 
 
 def test_two_clusters_are_one_fleet_but_not_one_incident() -> None:
@@ -220,7 +220,7 @@ def test_two_clusters_are_one_fleet_but_not_one_incident() -> None:
     rows = [(TOPIC, "ab"[topic % 2], topic, NOW - 2, 9.0) for topic in range(8)]
     maxima = silences(rows, {(TOPIC, cluster, NOW - 2): 10 for cluster in ("a", "b")})
     maxima = begun((NOW - 2) * WEEK, maxima)
-    assert (alarms(of(TOPIC, maxima)), of(TOPIC, maxima).judged_topic_weeks) == (8, 20)
+    assert (alarms(of(TOPIC, maxima)), of(TOPIC, maxima).topic_weeks) == (8, 20)
 
 
 def test_the_interval_is_the_exact_one() -> None:
@@ -238,7 +238,7 @@ def test_known_outages_are_counted_and_the_threshold_is_what_it_is_without_them(
     with_outages = replace(joined(fleet, silences(rows, {})), labelled=labels)
     before, after = of(TOPIC, fleet), of(TOPIC, with_outages)
     assert after.threshold == before.threshold
-    assert (after.false_alarms, after.judged_topic_weeks) == (before.false_alarms, before.judged_topic_weeks)
+    assert (after.false_alarms, after.topic_weeks) == (before.false_alarms, before.topic_weeks)
     assert (after.outages - before.outages, after.outages_alarmed - before.outages_alarmed) == (3, 2)
     assert before.alarms_a_week is not None and after.alarms_a_week is not None
     assert after.alarms_a_week == pytest.approx(before.alarms_a_week + 2 / 26)

@@ -76,10 +76,10 @@ def test_known_outages_are_counted_as_such_and_fit_no_threshold(maxima: pa.Table
     Not labelled, each is an alarm, and most are taken for the outages that they were.
     """
     as_they_were = of_topics(maxima)
-    assert (alarms(as_they_were), as_they_were.judged_topic_weeks) == (WEEKS, WEEKS * TOPICS)
+    assert (alarms(as_they_were), as_they_were.topic_weeks) == (WEEKS, WEEKS * TOPICS)
     assert as_they_were.outages_alarmed > 0.8 * WEEKS
     labelled = of_topics(maxima, [outage(week, cluster="prod") for week in range(1, WEEKS + 1)])
-    assert (labelled.false_alarms, labelled.judged_topic_weeks) == (0, WEEKS * (TOPICS - 1))
+    assert (labelled.false_alarms, labelled.topic_weeks) == (0, WEEKS * (TOPICS - 1))
     assert (labelled.outages, labelled.outages_alarmed, labelled.outages_seen) == (WEEKS, WEEKS, 1.0)
     assert labelled.alarms_a_week == 1.0
     assert labelled.threshold.dead < as_they_were.threshold.dead
@@ -98,7 +98,7 @@ def test_topics_that_the_configuration_decides_on_make_no_threshold_and_no_false
     retired = TopicOverride(rf"orders\.{OUT - 2}", retired=True)
     limited = TopicOverride(rf"orders\.{OUT - 1}", max_silence_seconds=7200.0)
     counted = of_topics(maxima, overrides=[muted, retired, limited])
-    assert (alarms(counted), counted.judged_topic_weeks) == (0, WEEKS * (TOPICS - OUT))
+    assert (alarms(counted), counted.topic_weeks) == (0, WEEKS * (TOPICS - OUT))
 
 
 @pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"muted_until": NOW.timestamp()}])
@@ -122,6 +122,6 @@ def test_whatever_part_of_an_incident_is_labelled_the_rest_stays_one(labelled: i
     """
     several = maxima_of(lambda week, topic: week == 3 and topic < TOGETHER)
     nobody = of_topics(several)
-    assert (alarms(nobody), nobody.outages, nobody.judged_topic_weeks) == (0, 0, WEEKS * TOPICS - TOGETHER)
+    assert (alarms(nobody), nobody.outages, nobody.topic_weeks) == (0, 0, WEEKS * TOPICS - TOGETHER)
     counted = of_topics(several, [outage(3, rf"orders\.{topic}") for topic in range(labelled)])
     assert counted == nobody

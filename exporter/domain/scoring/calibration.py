@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags
 from exporter.domain.scoring.simultaneous_silences import group_silences
-from exporter.domain.scoring.thresholds import SHIPPED, PastScores, fit
+from exporter.domain.scoring.thresholds import SHIPPED, PastAlarms, PastScores, fit
 from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
 
 TOPIC, PARTITION = "topic", "partition"
@@ -76,32 +76,19 @@ class Accepted:
         return 1000 * self.a_week / topics if topics else FALSE_ALARMS
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(PastAlarms):
     """The thresholds of one kind of stream, and what was counted over FITTED_WEEKS; per 1,000 topic-weeks.
 
     ``promised`` is the accepted rate, or a higher one where the threshold may not rise so far (HIGHER); None while the
-    prior decides more than the fleet's own topic-weeks do.
+    prior decides more than the fleet's own topic-weeks do. Alarms and outages are told apart by their scores, or
+    because the configuration names outages; only those with a score past HELD_FROM are outages.
     """
 
     kind: str
     suspect_score: float
     dead_score: float
-    promised: float | None
     fitted_topic_weeks: int
-    judged_topic_weeks: int
-    false_alarms: int
-    """Alarms that a later advance ended and that were pauses, by their scores."""
-    outages: int = 0
-    """Repaired outages with a score past HELD_FROM, by their scores or because the configuration names them."""
-    outages_alarmed: int = 0
-    """Those of them that the thresholds in force called dead."""
-    alarms_a_week: float | None = None
-    """Past silences that the present threshold calls dead, false or in an outage, a week; None: nothing was judged."""
-    outages_seen: float | None = None
-    """The share of the repaired outages that the present threshold calls dead, None where there were none."""
-    topics: int | None = None
-    """Size of the fleet: the topics that count in a week, None while none do. It converts rates to numbers a week."""
 
     @property
     def threshold(self) -> Threshold:
@@ -109,17 +96,12 @@ class Calibration:
         return Threshold(self.suspect_score, self.dead_score)
 
     @property
-    def realised(self) -> float | None:
-        """The rate that the thresholds in force gave, None where nothing was judged."""
-        return 1000 * self.false_alarms / self.judged_topic_weeks if self.judged_topic_weeks else None
-
-    @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of ``realised``."""
-        if not self.judged_topic_weeks:
+        if not self.topic_weeks:
             return None
         low, high = poisson_interval(self.false_alarms)
-        return 1000 * low / self.judged_topic_weeks, 1000 * high / self.judged_topic_weeks
+        return 1000 * low / self.topic_weeks, 1000 * high / self.topic_weeks
 
     def __str__(self) -> str:
         promised = "by the prior"
@@ -129,7 +111,7 @@ class Calibration:
         if self.realised is not None and self.interval is not None:
             low, high = self.interval
             span = f"{format_rate(self.realised)} ({format_rate(low)} to {format_rate(high)})"
-            realised = f"realised {span}: {self.false_alarms:,} false alarms in {self.judged_topic_weeks:,}"
+            realised = f"realised {span}: {self.false_alarms:,} false alarms in {self.topic_weeks:,}"
             if self.outages:
                 realised += f"; {self.outages_alarmed:,} of {self.outages:,} repaired outages called dead"
         return f"{self.kind} dead past {self.dead_score:.3g}, {promised}, {realised}"
@@ -317,17 +299,17 @@ def _calibration(unusual: Unusual, kind: str, now: int, allowed: float) -> Calib
     outages = float((1 - pauses).sum()) + len(in_outages)
     false_alarms = round(float(pauses[called_dead].sum()))
     return Calibration(
-        kind,
-        threshold.suspect,
-        threshold.dead,
-        max(allowed, 1000 * expected / DECIDED) if fitted >= SHIPPED.topic_weeks else None,
-        fitted,
-        judged,
         false_alarms,
+        judged,
         round(outages),
         int(called_dead.sum()) - false_alarms + known_alarmed,
         float(beyond.sum() + known_beyond) / spanned if spanned else None,
         (float((1 - pauses)[beyond].sum()) + known_beyond) / outages if round(outages) else None,
+        promised=max(allowed, 1000 * expected / DECIDED) if fitted >= SHIPPED.topic_weeks else None,
+        kind=kind,
+        suspect_score=threshold.suspect,
+        dead_score=threshold.dead,
+        fitted_topic_weeks=fitted,
     )
 
 

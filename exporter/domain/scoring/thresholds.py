@@ -56,20 +56,25 @@ _BINS = np.append(np.arange(0.0, 20.0, 0.02), np.inf)
 
 @dataclass(frozen=True, slots=True)
 class PastAlarms:
-    """False alarms and outages in the weeks before a rollup."""
+    """False alarms and outages in the weeks before a rollup, by the thresholds that were in force then."""
 
     false_alarms: int
+    """Alarms that a later advance ended and that were pauses."""
     topic_weeks: int
+    """Topic-weeks that were judged."""
     outages: int = 0
     """Outages that were repaired."""
     outages_alarmed: int = 0
     """Repaired outages that had the verdict dead."""
     alarms_a_week: float | None = None
-    """Alarms to expect, false or in outages: past silences a week that the present threshold calls dead."""
+    """Alarms to expect, false or in outages: past silences a week that the present threshold calls dead.
+
+    None where nothing was judged.
+    """
     outages_seen: float | None = None
-    """The share of repaired outages that the present threshold calls dead."""
+    """The share of repaired outages that the present threshold calls dead, None where there were none."""
     topics: int | None = None
-    """The size of the fleet: topics that count in a week."""
+    """The size of the fleet: topics that count in a week. It converts rates to numbers a week."""
     promised: float | None = None
     """False alarms per 1,000 topic-weeks; None while the prior decides."""
 
