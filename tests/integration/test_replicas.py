@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaReading, ReplicaState
+from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaState
 from exporter.history.relations import copies_of
 from tests.demo.broker import Broker, resolve_kafka
 from tests.demo.jars import MIRROR
 from tests.integration.mirroring import MirrorMaker, PairTest, copy
 from tests.integration.serving import Exporter
-from tests.unit.readings import replica_readings
+from tests.unit.readings import ReplicaReading, replica_readings
 from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
 

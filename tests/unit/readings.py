@@ -8,13 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Counts
+from exporter.domain.arrays import Counts, replace_nan
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
 from exporter.domain.polls.readings import Answers, PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents, SourceError
-from exporter.domain.replicas.comparison import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaReading, ReplicaTable
+from exporter.domain.replicas.comparison import (
+    NOT_COMPARED_CODES,
+    REPLICA_STATE_CODES,
+    REPLICA_STATES,
+    NotCompared,
+    ReplicaState,
+    ReplicaTable,
+    decode_not_compared,
+)
 from tests.lookup_answers import Answer, answers_of
 from tests.memberships import Partition, membership_of
 
@@ -140,6 +148,16 @@ class Replica(NamedTuple):
     partition: int
 
 
+@dataclass(frozen=True)
+class ReplicaReading:
+    """The result of one comparison for one partition. Unknown numbers are None."""
+
+    state: ReplicaState
+    lag_seconds: float | None = None
+    lag_records: int | None = None
+    reason: NotCompared | None = None
+
+
 def replica_table(readings: Mapping[Replica, ReplicaReading]) -> ReplicaTable:
     """Readings of replicas as the table of a comparison."""
     targets = {replica.source_topic: replica.target_topic for replica in sorted(readings)}
@@ -164,6 +182,11 @@ def replica_readings(table: ReplicaTable) -> dict[Replica, ReplicaReading]:
     """The rows of a comparison as objects."""
     targets = dict(zip(table.layout.topics, table.targets, strict=True))
     return {
-        Replica(topic, targets[topic], partition): table.get_row(row)
+        Replica(topic, targets[topic], partition): ReplicaReading(
+            REPLICA_STATES[table.state[row]],
+            replace_nan(table.lag_seconds[row]),
+            int(table.lag_records.value[row]) if table.lag_records.known[row] else None,
+            decode_not_compared(int(table.reason[row])),
+        )
         for row, (topic, partition) in enumerate(table.layout)
     }

@@ -12,11 +12,11 @@ import pytest
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import TopicPartition
-from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
+from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaState
 from exporter.history.relations import Relations, copies_of
 from tests.groups import topic_readers
 from tests.snapshots import inspections_of
-from tests.unit.readings import Replica, replica_table
+from tests.unit.readings import Replica, ReplicaReading, replica_table
 from tests.views import Inspected
 
 DAY = 86_400.0

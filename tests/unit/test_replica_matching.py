@@ -13,7 +13,7 @@ from exporter.domain.judging.detection import Judgements
 from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
-from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaReading, ReplicaState
+from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaState
 from exporter.domain.replicas.matching import Naming, Pairing, find_faults
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
 from exporter.factory.clusters import make_naming
@@ -21,7 +21,7 @@ from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
 from tests.memberships import Partition, membership_of
 from tests.snapshots import assessment_of, snapshot_of
-from tests.unit.readings import Replica, replica_readings, replica_table
+from tests.unit.readings import Replica, ReplicaReading, replica_readings, replica_table
 
 
 def default(alias: str, *, exclude: tuple[str, ...] = ()) -> Naming:

@@ -10,10 +10,10 @@ from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaLimits, ReplicaReading, ReplicaState
+from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaLimits, ReplicaState
 from exporter.domain.replicas.matching import Naming
 from tests.monitors import monitor_of
-from tests.unit.readings import ManualClock, Replica, TableSource, replica_readings, replica_table
+from tests.unit.readings import ManualClock, Replica, ReplicaReading, TableSource, replica_readings, replica_table
 
 ORDERS = TopicPartition("orders", 0)
 COPY = TopicPartition("east.orders", 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain.arrays import replace_nan
+from exporter.domain.arrays import Rows, replace_nan
 from exporter.domain.expectations.silence_rules import find_retirement
 from exporter.domain.groups.readers import Readership, explain_unknown, find_readers, groups_in
 from exporter.domain.groups.sweep import GroupSweep
@@ -21,7 +21,7 @@ from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reading, State, TopicPartition
 from exporter.domain.polls.table import STATES, Snapshot
-from exporter.domain.replicas.comparison import Comparison, ReplicaReading
+from exporter.domain.replicas.comparison import REPLICA_STATES, Comparison, decode_not_compared
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import NO_RULE, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
@@ -244,9 +244,9 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         log_bytes=log_bytes,
         disk_bytes=disk_bytes,
         replica_of=[
-            describe_copy(compared.source, source, readings)
+            describe_copy(compared, source, copies)
             for compared in one.comparisons
-            for source, readings in compared.table.find_copies(topic, partition).items()
+            for source, copies in compared.table.find_copies(topic, partition).items()
         ],
         past_alarms=None if alarms is None else asdict(alarms),
         partitions=[{"partition": each.partition, **describe_verdict(each)} for each in of_partitions],
@@ -270,17 +270,18 @@ def describe_expectation(row: Expectation, published_at: float | None, *, in_for
     }
 
 
-def describe_copy(cluster: str, topic: str, readings: Sequence[ReplicaReading]) -> dict[str, Any]:
-    """Return how a replica compares with its source, this topic of another cluster."""
-    lags = [one.lag_seconds for one in readings if one.lag_seconds is not None]
-    records = [one.lag_records for one in readings if one.lag_records is not None]
+def describe_copy(compared: Comparison, topic: str, rows: Rows) -> dict[str, Any]:
+    """Return how partitions of a replica compare with their source, this topic of another cluster."""
+    table = compared.table
+    records = table.lag_records.value[rows[table.lag_records.known[rows]]]
+    reasons = map(decode_not_compared, table.reason[rows].tolist())
     return {
-        "cluster": cluster,
+        "cluster": compared.source,
         "topic": topic,
-        "states": Counter(str(one.state) for one in readings),
-        "lag_records": sum(records) if records else None,
-        "lag_seconds": max(lags, default=None),
-        "not_compared": Counter(str(one.reason) for one in readings if one.reason is not None),
+        "states": Counter(str(REPLICA_STATES[code]) for code in table.state[rows].tolist()),
+        "lag_records": int(records.sum()) if len(records) else None,
+        "lag_seconds": replace_nan(np.fmax.reduce(table.lag_seconds[rows], initial=np.nan)),
+        "not_compared": Counter(str(reason) for reason in reasons if reason is not None),
     }
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, ColumnSet, Counts, Flags, Floats, Offsets, Rows, replace_nan
+from exporter.domain.arrays import Codes, ColumnSet, Counts, Flags, Floats, Offsets, Rows
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, UNREADABLE, Table
@@ -71,20 +71,6 @@ def decode_not_compared(code: int) -> NotCompared | None:
 _NOT_COMPARED = tuple(NotCompared)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaReading:
-    """The result of one comparison for one partition; ``reason`` is set where the two cannot be compared.
-
-    Unknown numbers are None. A state can be known without numbers: a replica that does not move has stopped, whatever
-    timestamps its records have.
-    """
-
-    state: ReplicaState
-    lag_seconds: float | None = None
-    lag_records: int | None = None
-    reason: NotCompared | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplicaTable:
     """The result of one comparison: a row for each partition of a replica, a column for each fact."""
@@ -104,24 +90,14 @@ class ReplicaTable:
     def __len__(self) -> int:
         return len(self.layout)
 
-    def get_row(self, row: int) -> ReplicaReading:
-        """Return one row as an object."""
-        return ReplicaReading(
-            REPLICA_STATES[self.state[row]],
-            replace_nan(self.lag_seconds[row]),
-            int(self.lag_records.value[row]) if self.lag_records.known[row] else None,
-            decode_not_compared(int(self.reason[row])),
-        )
-
-    def find_copies(self, target: str, partition: int | None = None) -> dict[str, list[ReplicaReading]]:
-        """Return the readings of a replica, or of one of its partitions, by the topic that it is a copy of."""
+    def find_copies(self, target: str, partition: int | None) -> dict[str, Rows]:
+        """Return the rows of a replica, or of one of its partitions, by the topic that it is a copy of."""
         found = {}
         for topic, name in zip(self.layout.topics, self.targets, strict=True):
             if name == target:
-                rows = self.layout.rows_of(topic)
-                each = range(rows.start, rows.stop)
-                found[topic] = [self.get_row(row) for row in each if partition in (None, self.layout.partition[row])]
-        return {topic: readings for topic, readings in found.items() if readings}
+                rows = np.arange(len(self))[self.layout.rows_of(topic)]
+                found[topic] = rows if partition is None else rows[self.layout.partition[rows] == partition]
+        return {topic: rows for topic, rows in found.items() if len(rows)}
 
     def unread(self, reason: NotCompared) -> ReplicaTable:
         """Return the same rows, all unknown for one reason."""
