@@ -49,8 +49,8 @@ HIGHEST = 9.0
 OUTAGE_SCALE = 4.0
 
 _STEP = 0.05
-_SCALES = np.geomspace(0.15, 2.0, 40)
-_SHARES = np.linspace(0.02, 0.98, 49)
+SCALES = np.geomspace(0.15, 2.0, 40)
+SHARES = np.linspace(0.02, 0.98, 49)
 _BINS = np.append(np.arange(0.0, 20.0, 0.02), np.inf)
 
 
@@ -93,16 +93,6 @@ class PastScores:
     posterior: Floats
     """[scales, shares], of sum 1."""
 
-    @property
-    def scale(self) -> float:
-        """The scale of pauses: the geometric mean."""
-        return float(np.exp((self.posterior.sum(1) * np.log(_SCALES)).sum()))
-
-    @property
-    def share(self) -> float:
-        """The share of outages: the mean."""
-        return float((self.posterior.sum(0) * _SHARES).sum())
-
     def threshold(self, false_alarms: float) -> float:
         """Return the lowest threshold with at most this rate of false alarms per topic-week, HIGHEST at most."""
         candidates = np.arange(FLOOR, HIGHEST, _STEP)
@@ -111,8 +101,8 @@ class PastScores:
 
     def false_alarms(self, thresholds: Floats) -> Floats:
         """Return the rate of false alarms per topic-week at each threshold."""
-        beyond = np.exp(-(thresholds[:, None] - FLOOR) / _SCALES)
-        return np.asarray(self.rate * (beyond @ (self.posterior * (1 - _SHARES)).sum(1)))
+        beyond = np.exp(-(thresholds[:, None] - FLOOR) / SCALES)
+        return np.asarray(self.rate * (beyond @ (self.posterior * (1 - SHARES)).sum(1)))
 
     def pause(self, scores: Floats) -> Floats:
         """Return the chance of each silence with such a score to have been a pause and no outage, [n]."""
@@ -129,8 +119,8 @@ def fit(scores: Floats, topic_weeks: float, prior: Prior = SHIPPED) -> PastScore
     filled = np.flatnonzero(counts)
     mean = np.bincount(place, weights=excess, minlength=len(_BINS))[filled] / counts[filled]
     log_density = np.log(sum(_densities(mean[:, None, None])))
-    log_prior = -0.5 * (np.log(_SCALES / prior.scale) / prior.scale_spread) ** 2
-    log_prior = log_prior[:, None] + (prior.pauses - 1) * np.log1p(-_SHARES)
+    log_prior = -0.5 * (np.log(SCALES / prior.scale) / prior.scale_spread) ** 2
+    log_prior = log_prior[:, None] + (prior.pauses - 1) * np.log1p(-SHARES)
     weight = log_prior + np.tensordot(counts[filled], log_density, 1)
     posterior = np.exp(weight - weight.max())
     rate = (prior.topic_weeks * prior.rate + len(excess)) / (prior.topic_weeks + topic_weeks)
@@ -139,6 +129,6 @@ def fit(scores: Floats, topic_weeks: float, prior: Prior = SHIPPED) -> PastScore
 
 def _densities(excess: Floats) -> tuple[Floats, Floats]:
     """Return the density of pauses and that of outages at [..., 1, 1], as [..., scales, shares]."""
-    pauses = np.exp(-excess / _SCALES[:, None]) / _SCALES[:, None] * (1 - _SHARES)
-    outages = np.exp(-excess / OUTAGE_SCALE) / OUTAGE_SCALE * _SHARES
+    pauses = np.exp(-excess / SCALES[:, None]) / SCALES[:, None] * (1 - SHARES)
+    outages = np.exp(-excess / OUTAGE_SCALE) / OUTAGE_SCALE * SHARES
     return pauses, outages

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.domain.scoring.calibration import FALSE_ALARMS, SUSPECT_TIMES, TOPIC, evidence
-from exporter.domain.scoring.thresholds import SHIPPED, Prior, fit
+from exporter.domain.scoring.thresholds import SCALES, SHARES, SHIPPED, Prior, fit
 from tests.bench.detection.fleet import Fleet, topics
 from tests.bench.detection.reference import unusual_silences
 from tests.bench.detection.silences import trial
@@ -44,7 +44,8 @@ def of_set(fleet: Fleet) -> OfSet:
     unusual, week = unusual_silences(made)
     scores, weeks = evidence(unusual, TOPIC, week)
     found = fit(scores, weeks, FLAT)
-    return OfSet(weeks, len(scores), found.scale, found.share)
+    scale = float(np.exp((found.posterior.sum(1) * np.log(SCALES)).sum()))
+    return OfSet(weeks, len(scores), scale, float((found.posterior.sum(0) * SHARES).sum()))
 
 
 def prior_of(sets: Sequence[OfSet]) -> Prior:
