@@ -227,7 +227,7 @@ def _labelled(unusual: Unusual, kind: str) -> Unusual:
     return unusual.select(unusual.labelled & (unusual.kind == kind) & ~excluded)
 
 
-def _alone(unusual: Unusual, kind: str) -> tuple[Unusual, Counter[int]]:
+def select_alone(unusual: Unusual, kind: str) -> tuple[Unusual, Counter[int]]:
     """Return one kind without the topic-weeks of incidents, and how many topic-weeks are left, by week.
 
     For partitions also without those of silent topics.
@@ -276,7 +276,7 @@ def _within_a_day(overdue: NDArray[np.float64], topics: NDArray[np.int64]) -> Fl
 
 
 def _calibration(unusual: Unusual, kind: str, now: int, allowed: float) -> Calibration:
-    (alone, counted), labelled = _alone(unusual, kind), _labelled(unusual, kind)
+    (alone, counted), labelled = select_alone(unusual, kind), _labelled(unusual, kind)
     judged, spanned, worst, alarmed = 0, 0, [np.empty(0)], [np.empty(0, bool)]
     known, known_alarmed = [np.empty(0)], 0
     for week in range(now - FITTED_WEEKS, now):
@@ -284,13 +284,13 @@ def _calibration(unusual: Unusual, kind: str, now: int, allowed: float) -> Calib
         if counted[week] or len(in_outages):
             judged += counted[week]
             spanned += 1
-            dead = fit_threshold(fit(*_evidence(alone, counted, week)), allowed).dead
+            dead = fit_threshold(fit(*evidence(alone, counted, week)), allowed).dead
             worst.append(alone.find_worst(week, week + 1, now))
             alarmed.append(worst[-1] > dead)
             known.append(in_outages)
             known_alarmed += int((in_outages > dead).sum())
     scores, called_dead, in_outages = map(np.concatenate, (worst, alarmed, known))
-    past, fitted = _evidence(alone, counted, now)
+    past, fitted = evidence(alone, counted, now)
     present = fit(past, fitted)
     pauses = present.pause(scores)
     threshold = fit_threshold(present, allowed)
@@ -313,12 +313,8 @@ def _calibration(unusual: Unusual, kind: str, now: int, allowed: float) -> Calib
     )
 
 
-def evidence(unusual: Unusual, kind: str, week: int) -> tuple[NDArray[np.float64], int]:
+def evidence(alone: Unusual, counted: Counter[int], week: int) -> tuple[NDArray[np.float64], int]:
     """Return what thresholds are fitted to as a week begins: unusual scores, and the number of topic-weeks."""
-    return _evidence(*_alone(unusual, kind), week)
-
-
-def _evidence(alone: Unusual, counted: Counter[int], week: int) -> tuple[NDArray[np.float64], int]:
     weeks = range(week - FITTED_WEEKS, week)
     return alone.find_worst(weeks.start, week, week), sum(counted[each] for each in weeks)
 

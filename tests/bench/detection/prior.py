@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.scoring.calibration import FALSE_ALARMS, SUSPECT_TIMES, TOPIC, evidence
+from exporter.domain.scoring.calibration import FALSE_ALARMS, SUSPECT_TIMES, TOPIC, evidence, select_alone
 from exporter.domain.scoring.thresholds import SCALES, SHARES, SHIPPED, Prior, fit
 from tests.bench.detection.fleet import Fleet, topics
 from tests.bench.detection.reference import unusual_silences
@@ -42,7 +42,7 @@ def of_set(fleet: Fleet) -> OfSet:
     """Fit the mixture to a set, without a prior."""
     made = trial(topics(fleet))
     unusual, week = unusual_silences(made)
-    scores, weeks = evidence(unusual, TOPIC, week)
+    scores, weeks = evidence(*select_alone(unusual, TOPIC), week)
     found = fit(scores, weeks, FLAT)
     scale = float(np.exp((found.posterior.sum(1) * np.log(SCALES)).sum()))
     return OfSet(weeks, len(scores), scale, float((found.posterior.sum(0) * SHARES).sum()))
