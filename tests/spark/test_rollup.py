@@ -18,13 +18,11 @@ from pyspark.sql import SparkSession
 from exporter.domain.history.rows import Relation
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
-from exporter.domain.scoring.calibration import Accepted
 from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from exporter.history.spool import Spool
 from exporter.history.tables import table_of
 from spark_rollups import ingest
-from spark_rollups.calibration import calibrate
 from spark_rollups.tables import Tables
 from spark_rollups.upkeep import note
 from tests.delta import Row, rows_of
@@ -37,7 +35,6 @@ from tests.spark.judged import (
     HALF,
     LAST,
     LATE,
-    OVERRIDES,
     contents,
     roll_up,
     write_fast,
@@ -276,15 +273,6 @@ def test_what_was_learned_of_a_topic_with_an_override_is_published(judged: Judge
     promised, free = (rows_in(published.published.rows)["mirror", topic, None] for topic in ("scratch", "legacy"))
     assert (promised.rule, promised.verdict) == ("traffic-clock", Verdict.RETIRED)
     assert promised.max_silence_seconds == free.max_silence_seconds
-
-
-def test_alarms_a_week_are_a_rate_by_the_size_of_the_fleet(spark: SparkSession, judged: Judged) -> None:
-    """For as many topics as count, two of a thousand are the default; one a week lets the threshold of so few fall."""
-    maxima, now = Tables(spark, judged.history).read("maxima"), moment(at(END))
-    rate = calibrate(maxima, now, Accepted(), (), OVERRIDES)
-    assert rate[0].topics is not None
-    assert calibrate(maxima, now, Accepted(a_week=2.0 * rate[0].topics / 1000), (), OVERRIDES) == rate
-    assert calibrate(maxima, now, Accepted(a_week=1.0), (), OVERRIDES)[0].threshold.dead < rate[0].threshold.dead
 
 
 def test_no_week_of_a_topic_that_the_configuration_retired_is_judged(judged: Judged) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.poller import Poller
-from exporter.domain.judging.detection import Assessment, Detector
+from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.readings import Reason, State, TopicPartition
-from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Verdict
 from exporter.metrics.catalogue import INSPECTED, PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.series import ClusterSeries
@@ -22,7 +21,7 @@ from tests.judging import Judgement
 from tests.lookup_answers import Answer
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 from tests.unit.readings import Collected, ManualClock, TableSource
-from tests.views import Activity, Inspected, Reading, readings_of
+from tests.views import Activity, Inspected, Reading
 
 ALL = [metric.switch for metric in PARTITION_METRICS if metric.switch is not None]
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -36,22 +35,6 @@ OBSERVED = Reading(
     12,
     999_939.5,
 )
-READINGS = st.sampled_from(
-    [
-        OBSERVED,
-        replace(OBSERVED, latest=13, newest=999_950.0),
-        replace(OBSERVED, state=State.FUTURE, newest=2_000_000.0, earliest_local=4, latest_tiered=3),
-        replace(OBSERVED, state=State.EMPTY, earliest=12, newest=None, inspected=Inspected(log_bytes=7, disk_bytes=21)),
-        Reading(State.UNREADABLE, OBSERVED.activity, 2, reason=Reason.TIMED_OUT, before=OBSERVED),
-        Reading(State.UNREADABLE, Activity(), None, reason=Reason.NO_LEADER),
-    ]
-)
-JUDGEMENTS = [
-    Judgement(Verdict.LEARNING),
-    Judgement(Verdict.LIVE, 999_940.0, 1_000_100.0, 0.0),
-    Judgement(Verdict.DEAD, 900_000.0, 950_000.0, 2.5),
-    Judgement(Verdict.HELD, 900_000.0, math.inf, 1.25),
-]
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -163,39 +146,15 @@ def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
     }
 
 
-TOPICS = st.dictionaries(
-    st.sampled_from("abcde"), st.sets(st.integers(0, 12), min_size=1, max_size=9), min_size=1, max_size=5
-)
-
-
-@st.composite
-def polls(draw: st.DrawFn) -> list[tuple[Snapshot, Assessment]]:
-    """Draw polls between which topics, owners and partitions come, go and change, or stay as they are."""
-    found: list[tuple[Snapshot, Assessment]] = []
-    for _ in range(draw(st.integers(2, 5))):
-        topics = draw(TOPICS) if not found or draw(st.booleans()) else {}
-        readings = {TopicPartition(name, number): draw(READINGS) for name in topics for number in topics[name]}
-        if not readings:
-            readings = {key: draw(st.sampled_from([each, OBSERVED])) for key, each in readings_of(found[-1][0]).items()}
-        owned = draw(st.lists(st.sampled_from([None, "team-a", "team-b"]), min_size=5, max_size=5))
-        owners = dict(zip("abcde", owned, strict=True))
-        infos = {name: replace(info, owner=owners[name]) for name, info in topics_of(readings).items()}
-        snapshot = snapshot_of(readings, infos)
-        judged = {key: draw(st.sampled_from(JUDGEMENTS)) for key in readings}
-        found.append((snapshot, assessment_of(snapshot, judged, dict(zip("abcde", JUDGEMENTS, strict=False)))))
-    return found
-
-
-@settings(max_examples=60)
-@given(polls())
-def test_what_is_kept_from_earlier_polls_is_never_seen(seen: list[tuple[Snapshot, Assessment]]) -> None:
-    """After any polls the text is that of series which saw the last one alone, but for what they counted."""
-    reused, fresh = (ClusterSeries("prod", partition_switches=ALL) for _ in range(2))
-    for snapshot, assessment in seen:
-        reused.update(snapshot, assessment)
-    fresh.update(*seen[-1])
-    metrics = [each for each in PARTITION_METRICS + TOPIC_METRICS if each.type != "counter"]
-    assert exposed({"prod": reused}, NOW, metrics) == exposed({"prod": fresh}, NOW, metrics)
+def test_the_owner_of_a_topic_is_that_of_the_last_poll() -> None:
+    """What was rendered of settings is rendered again when the metadata changed, the topics being the same."""
+    series = ClusterSeries("prod", partition_switches=[])
+    for owner in ("team-a", "team-b"):
+        topics = {name: replace(info, owner=owner) for name, info in topics_of({A: OBSERVED}).items()}
+        snapshot = snapshot_of({A: OBSERVED}, topics)
+        series.update(snapshot, assessment_of(snapshot))
+        assert exposed({"prod": series}, NOW, TOPIC_METRICS).count('owner="') == 1
+        assert f'owner="{owner}"' in exposed({"prod": series}, NOW, TOPIC_METRICS)
 
 
 def test_a_topic_made_again_counts_its_records_from_zero() -> None:

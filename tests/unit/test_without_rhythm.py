@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from exporter.domain.history.streams import add_topics
 from exporter.domain.judging.current_facts import ClusterFacts
 from exporter.domain.judging.detection import Assessment, Detector
-from exporter.domain.judging.gap_law import WEEK, find_limits
+from exporter.domain.judging.gap_law import find_limits
 from exporter.domain.judging.queries import Query, partitions, topics
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import Baselines
@@ -250,10 +250,3 @@ def test_limits_are_in_order_and_at_least_a_day(gaps: int, days: float, score: f
     """Whatever is known, suspect comes first, after a day at least."""
     suspect, dead = find_limits(np.array([float(gaps)]), np.array([days * DAY]), min(score, 2.5), score)
     assert DAY <= suspect[0] <= dead[0] < np.inf
-
-
-@given(st.integers(1, 400))
-def test_the_longest_limit_is_eight_weeks_or_two_mean_gaps(gaps: int) -> None:
-    """Streams with a gap every three weeks are dead after eight weeks at the latest."""
-    _, dead = find_limits(np.array([float(gaps)]), np.array([gaps * 3 * WEEK]))
-    assert dead[0] <= 8 * WEEK
