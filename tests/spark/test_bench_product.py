@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import io
-from contextlib import redirect_stdout
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
-from pyspark.sql import SparkSession
 
 from exporter.domain.scoring.calibration import TOPIC, Accepted, calibrations
-from spark_rollups.calibration import Exclusions, units_of, unusual_from
-from spark_rollups.learning import week_of
-from spark_rollups.progress import Progress
-from spark_rollups.rollup import RollupRequest, run_rollup
-from spark_rollups.tables import Tables
+from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from
+from spark_rollups.frames import arrow_schema
+from spark_rollups.learning import LEARNED, learn_batch, monday, week_of
+from spark_rollups.schemas import BASELINES
 from tests.bench.detection.fleet import Fleet, Span, Stream, topics
 from tests.bench.detection.history import first_week_of
 from tests.bench.detection.reference import calibrations_of_topics
 from tests.bench.detection.silences import FIRST_WEEK, trial
 from tests.bench.detection.spool import write_spool
 from tests.bench.detection.streams import generate
-from tests.delta import rows_of
+from tests.spark.spool_days import fold, struct_tables
 
 WEEKS = 10
 KINDS = ("diurnal", "office-hours", "nightly-batch", "weekly", "hourly")
@@ -59,17 +55,17 @@ def small() -> Fleet:
     return replace(whole, streams=silenced, unseen=(UNSEEN,))
 
 
-@pytest.mark.timeout(900)  # a whole rollup, on whatever machine this is
-def test_the_job_makes_what_the_bench_counts_by(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_job_makes_what_the_bench_counts_by(tmp_path: Path) -> None:
     """Score and limits of each week, its thresholds, topic-weeks and false alarms are equal."""
     fleet = small()
     write_spool(fleet, tmp_path)
-    end = datetime.fromtimestamp(fleet.start + WEEKS * 7 * 86_400, UTC)
-    with redirect_stdout(io.StringIO()):
-        run_rollup(spark, tmp_path, RollupRequest(end), Progress())
+    first = first_week_of(fleet)
+    nothing, weeks = arrow_schema(BASELINES).empty_table(), range(first + 1, first + WEEKS + 1)
+    learned = learn_batch(fold(tmp_path).days, nothing, weeks=weeks, schema=arrow_schema(LEARNED))
+    baselines, maxima = struct_tables(learned, "baseline", "maximum")
 
     made = trial(topics(fleet))
-    reference, first = made.history.baselines, first_week_of(fleet)
+    reference = made.history.baselines
     names = [made.units.names[stream] for stream in reference.stream]
     expected = {
         (name, week - first): row
@@ -77,9 +73,9 @@ def test_the_job_makes_what_the_bench_counts_by(spark: SparkSession, tmp_path: P
         if FIRST_WEEK <= week - first < WEEKS
     }
     rows = {
-        (row.topic, week_of(row.week) - first): row
-        for row in rows_of(tmp_path, "baselines")
-        if row.partition is None and row.slot_seconds == 3600.0
+        (row["topic"], week_of(row["week"]) - first): row
+        for row in baselines.to_pylist()
+        if row["partition"] is None and row["slot_seconds"] == 3600.0
     }
     rows = {key: row for key, row in rows.items() if FIRST_WEEK <= key[1] < WEEKS}
     assert set(rows) == set(expected)
@@ -91,13 +87,12 @@ def test_the_job_makes_what_the_bench_counts_by(spark: SparkSession, tmp_path: P
         "pause_slots": reference.pause,
     }
     for name, column in columns.items():
-        actual = np.array([getattr(row, name) for row in rows.values()], np.float64)
+        actual = np.array([row[name] for row in rows.values()], np.float64)
         np.testing.assert_allclose(actual, column[[expected[key] for key in rows]], rtol=1e-6, err_msg=name)
 
-    tables = Tables(spark, tmp_path)
     for week in range(FIRST_WEEK, WEEKS + 1):
-        units = units_of(tables.read("maxima"), first + week, Exclusions((), (), 0.0), 1)
-        known = unusual_from(units.toArrow())
+        ended = maxima.filter(pc.less(maxima["week_ended"], monday(first + week)))
+        known = unusual_from(units(ended, exclusions=Exclusions((), (), 0.0), schema=arrow_schema(UNITS)))
         for rate in RATES:
             (of_job,) = (one for one in calibrations(known, first + week, Accepted(rate)) if one.kind == TOPIC)
             by_job, wanted = asdict(of_job), asdict(calibrations_of_topics(made, accepted=rate)[week])
