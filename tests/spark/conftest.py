@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,39 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", master="local[2]", log=log, conf=QUICK)
     yield session
     session.stop()
+
+
+@dataclass
+class Disk:
+    """Every fsync: which file, or which names in a folder, and whether ``marker`` was there already."""
+
+    marker: Path
+    files: set[Path] = field(default_factory=set)
+    names: set[Path] = field(default_factory=set)
+
+    def note(self, descriptor: int) -> None:
+        """Take note of one that happens before the marker is there."""
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if self.marker.exists():
+            return
+        if path.is_dir():
+            self.names |= set(path.iterdir())
+        else:
+            self.files.add(path)
+
+
+@contextmanager
+def recorded_syncs(marker: Path) -> Iterator[Disk]:
+    """Take note of what is synced before ``marker`` is there."""
+    disk, fsync = Disk(marker), os.fsync
+
+    def recording_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        disk.note(descriptor)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", recording_fsync)
+        yield disk
 
 
 @pytest.fixture(scope="module")
