@@ -18,6 +18,7 @@ from spark_rollups.session import start_session
 from spark_rollups.tables import Tables
 from tests.programs import Call
 from tests.s3 import S3Server, s3_for_all
+from tests.spark.story import HOUR, World, at, every
 
 QUICK = {
     # Small data, many plans: most of the time goes into planning them and into compiling code.
@@ -93,6 +94,15 @@ def recorded_syncs(marker: Path) -> Iterator[Disk]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", recording_fsync)
         yield disk
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """A history folder with one day of one topic in its spool."""
+    world = World(tmp_path / "history")
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.poll(at(0), at(1), every=HOUR)
+    return world.history
 
 
 @pytest.fixture(scope="module")

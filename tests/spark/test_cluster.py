@@ -17,12 +17,15 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from tests.delta import active_hours, commits, table_size
 from tests.demo.broker import free_port
+from tests.judging import rows_of
 from tests.plain_http import get
 from tests.programs import as_options, python_with_the_wheel, python_without_this_project, running
 from tests.spark.conftest import JAVA, QUICK, RAW_FILES
+from tests.spark.stored import only_stages
 from tests.spark.story import HOUR, World, at, every, moment
 from tests.waiting import until
 
@@ -80,12 +83,16 @@ def test_a_rollup_that_loses_an_executor_completes_on_a_cluster_that_has_nothing
 ) -> None:
     """The job brings its code to all executors, also to the one that comes for the one that gets SIGKILL.
 
-    What they send back is less than a number for each partition. It runs from the installed wheel by spark-submit.
-    There the job brings its jars, and its own option wins over the master of spark-submit.
+    What they send back is less than a number for each partition. It runs from the installed wheel by spark-submit, as
+    the Spark operator starts it: the master comes from outside, what a rollup must know by configuration, and the
+    history that it names is beside the folder it runs in. The job brings its jars, and prints nothing but its stages.
     """
-    history, events = tmp_path / "history", tmp_path / "events"
+    history, events, work = tmp_path / "history", tmp_path / "events", tmp_path / "work"
     streams = write_history(history)
     events.mkdir()
+    work.mkdir()
+    retired = "overrides: [{topics: .*, retired: true}]"
+    (work / "config.yaml").write_text(f"history: {{folder: ../history}}\n{retired}\n", encoding="utf-8")
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("SPARK_DAEMON_JAVA_OPTS", JAVA)
     monkeypatch.setenv("PYSPARK_PYTHON", str(python_without_this_project(tmp_path / "workers")))
@@ -93,16 +100,15 @@ def test_a_rollup_that_loses_an_executor_completes_on_a_cluster_that_has_nothing
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", str(driver))
     logged = {"enabled": "true", "dir": events.as_uri(), "rolling.enabled": "false", "compress": "false"}
     settings = {**SMALL, **{f"spark.eventLog.{name}": value for name, value in logged.items()}}
-    submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", "local[1]", *as_options(settings)]
-    submit += [site / "spark_rollups/job.py", "rollup", "--history", history, "--as-of", moment(at(1.5)).isoformat()]
     master = f"spark://127.0.0.1:{free_port()}"
-    own = ["--cores", "2", "--memory", "1200m", "--work-dir", str(tmp_path / "work")]
+    submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", master, *as_options(settings)]
+    submit += [site / "exporter/__main__.py", "rollup", "--config", "config.yaml"]
+    submit += ["--as-of", moment(at(1.5)).isoformat()]
+    own = ["--cores", "2", "--memory", "1200m", "--work-dir", str(work)]
     with (
         server("master.Master", tmp_path, "--port", master.rpartition(":")[2]) as (page, _),
         server("worker.Worker", tmp_path, *own, master) as (_, worker),
-        subprocess.Popen(
-            [*submit, "--master", master], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as job,
+        subprocess.Popen(submit, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=work) as job,
     ):
         until(lambda: job.poll() is not None or commits(history, "windows"), "windows that are written", 300)
         os.kill(executors(worker)["1"], signal.SIGKILL)
@@ -110,7 +116,8 @@ def test_a_rollup_that_loses_an_executor_completes_on_a_cluster_that_has_nothing
         assert job.returncode == 0, output + problem
         [application] = get(page, timeout=30).json()["completedapps"]
     assert application["state"] == "FINISHED"
-    assert f" on {master}" in output
+    assert f" on {master}\n" in output
+    only_stages(output)
     [log] = events.iterdir()
     ended = [json.loads(line) for line in log.read_text().splitlines() if '"SparkListenerTaskEnd"' in line]
     assert {task["Task Info"]["Executor ID"] for task in ended} >= {"0", "2"}
@@ -123,3 +130,4 @@ def test_a_rollup_that_loses_an_executor_completes_on_a_cluster_that_has_nothing
     expectations = Expectations(history)
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None and len(expectations.published.rows) == streams
+    assert {row.verdict for row in rows_of(expectations.published.rows)} == {Verdict.RETIRED}

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from spark_rollups.jars import DELTA, S3, read_locks
+from spark_rollups.session import cache_folder
 from tests.delta import commits, rows_of
 from tests.programs import as_options
 from tests.spark.conftest import QUICK
-from tests.spark.story import HOUR, World, at, every
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -26,15 +27,6 @@ exec "$@"
 """
 """A user without a home folder, temporary files that no code is loaded from, and a
 host whose name does not resolve."""
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Path:
-    """A history folder with one day of one topic in its spool."""
-    world = World(tmp_path / "history")
-    world.write("orders", 0, every(HOUR, at(0), at(1)))
-    world.poll(at(0), at(1), every=HOUR)
-    return world.history
 
 
 def rollup(history: Path, *before: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -57,7 +49,9 @@ def test_a_job_is_led_nowhere_else_by_what_others_set(history: Path, tmp_path: P
     (hadoop / "core-site.xml").write_text(f"<configuration>{default}</configuration>")
     (spark / "conf" / "spark-defaults.conf").write_text("spark.master spark://nowhere.invalid:7077\nspark.plugins No\n")
     (tmp_path / "isolated").write_text(ISOLATED)
-    cache = os.environ.get("TOPIC_LIVENESS_CACHE") or str(Path("~/.cache/topic-liveness").expanduser())
+    (tmp_path / "jars").mkdir()
+    for name in read_locks((DELTA, S3)):  # what the chart has on the class path: they are there twice
+        (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
     done = rollup(
         history,
         *("unshare", "--map-root-user", "--mount", "--uts", "bash", str(tmp_path / "isolated"), str(tmp_path)),
@@ -69,7 +63,8 @@ def test_a_job_is_led_nowhere_else_by_what_others_set(history: Path, tmp_path: P
         PYSPARK_SUBMIT_ARGS="--master yarn pyspark-shell",
         TMPDIR=str(tmp_path / "noexec"),
         PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "nowhere"),
-        TOPIC_LIVENESS_CACHE=cache,
+        TOPIC_LIVENESS_CACHE=str(cache_folder()),
+        SPARK_DIST_CLASSPATH=f"{tmp_path}/jars/*",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""

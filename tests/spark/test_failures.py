@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,11 @@ from spark_rollups import folding
 from spark_rollups.failures import next_step, shorten_error
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
-from tests.spark.story import HOUR, World, at, every, moment
+from tests.delta import change_notes
+from tests.programs import Call, as_options
+from tests.spark.conftest import QUICK, take_in
+from tests.spark.report_story import topic, write_table
+from tests.spark.story import at, moment
 
 
 @pytest.fixture(scope="module")
@@ -121,12 +123,9 @@ def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tm
 
 
 def test_a_worker_that_the_system_kills_is_reported_with_the_limit_to_raise(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rollup whose Python worker is killed while it makes days publishes nothing."""
-    world = World(tmp_path)
-    world.write("orders", 0, every(HOUR, at(0), at(1)))
-    world.poll(at(0), at(1), every=HOUR)
 
     def killed(_events: Any, _state: Any, **_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -134,11 +133,11 @@ def test_a_worker_that_the_system_kills_is_reported_with_the_limit_to_raise(
     with monkeypatch.context() as patched:
         patched.setattr(folding, "update", killed)
         with pytest.raises(Py4JJavaError) as failed:
-            run_rollup(spark, tmp_path, RollupRequest(moment(at(1))), Progress())
+            run_rollup(spark, history, RollupRequest(moment(at(1))), Progress())
     assert shorten_error(failed.value) == "a Python worker of Spark was ended from outside"
     assert "raise the limit of the pod" in next_step(failed.value)
     assert "--conf spark.executor.memoryOverhead=2g, and run it again" in next_step(failed.value)
-    assert not (tmp_path / "published" / "current.json").exists()
+    assert not (history / "published" / "current.json").exists()
 
 
 def test_rows_that_a_lost_executor_held_are_reported_with_the_next_step(spark: SparkSession) -> None:
@@ -152,45 +151,53 @@ def test_rows_that_a_lost_executor_held_are_reported_with_the_next_step(spark: S
     assert next_step(failed.value).startswith("Run it again. Where that comes back, give executors more memory")
 
 
-KILLED_JAVA = """#!/bin/bash
-case "$*" in
-*launcher.Main*) exec {java} "$@" ;;
-*SparkSubmit*) {before} kill -9 $$ ;;
-*) exec {java} "$@" ;;
-esac
-"""
-"""Java, whose JVM of the job is killed ``before`` it says anything, or after."""
-
-AT_ONCE = ""
-CONNECTED = """{java} "$@" &
-    while [ -d "${_PYSPARK_DRIVER_CONN_INFO_PATH%/*}" ] && [ ! -s "$_PYSPARK_DRIVER_CONN_INFO_PATH" ]; do
-        sleep 0.05
-    done
-    kill -9 $!;"""
-"""pyspark deletes the folder once it has read the file."""
-
-
-@pytest.mark.parametrize("before", [AT_ONCE, CONNECTED])
-def test_a_jvm_that_the_system_kills_at_its_start_is_named_so(tmp_path: Path, before: str) -> None:
-    """And not as a refused connection: with too little memory for the pod it ends before, or once it is spoken to."""
-    world = World(tmp_path / "history")
-    world.write("orders", 0, every(HOUR, at(0), at(1)))
-    world.poll(at(0), at(1), every=HOUR)
-    java = tmp_path / "java" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    real = shutil.which("java")
-    java.write_text(KILLED_JAVA.format(java=real, before=before.replace("{java}", str(real))))
-    java.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(world.history)],
-        env={**os.environ, "JAVA_HOME": str(java.parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
+@pytest.mark.usefixtures("spark")
+def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(history: Path, refused: Call) -> None:
+    """It ends with 1 and names the stage, what failed, why, what to do, and the log, which alone holds Java's page."""
+    torn = history / "tables" / "windows" / "_delta_log" / f"{0:020}.json"
+    torn.parent.mkdir(parents=True)
+    torn.write_text("torn {")
+    change_notes(history)
+    done = refused("rollup", "--history", history, *as_options(QUICK))
+    assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("Error: Spark did not start: "), line
-    assert "as it does where the system has too little memory and kills it: give this job more memory" in line
-    assert "refused" not in line
+    assert line.startswith("Error: windows: ")
+    assert str(torn) in line
+    assert "Unrecognized token 'torn'" in line
+    assert f"; details in {history / 'rollup.log'}. Restore that table from a backup, or move tables/ away" in line
+    log = (history / "rollup.log").read_text()
+    assert "Traceback" in log and "\tat org.apache.spark." in log
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_report_without_verdicts_says_so(history: Path, refused: Call) -> None:
+    """One line with the command to run first."""
+    done = refused("report", "--history", history, *as_options(QUICK))
+    assert done.returncode == 2
+    advice = f"run `topic-liveness rollup --history {history}` first"
+    assert done.stderr == f"Error: no verdicts in {history / 'tables' / 'verdicts'}: {advice}\n"
+
+
+def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(
+    spark: SparkSession, history: Path, tmp_path: Path, refused: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where last commits are empty, as after a power cut, both commands end with 1 and one line on what to do."""
+    (tmp_path / "work").mkdir()
+    take_in(spark, history)
+    write_table(spark, history, "verdicts", topic("orders", "live"))
+    logs = [log for log in (history / "tables").glob("*/_delta_log") if any(log.glob("[0-9]*.json"))]
+    lost = [max(log.glob("[0-9]*.json")) for log in logs]
+    for commit in lost:
+        commit.write_bytes(b"")
+    monkeypatch.chdir(tmp_path / "work")
+    for verb in ("report", "rollup"):
+        done = refused(verb, "--history", "../history", *as_options(QUICK))
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert line.startswith("Error: ")
+        [named] = [commit for commit in lost if str(commit.relative_to(tmp_path)) in line]
+        assert f"{named.name} is empty, as after a power cut, and what it added would be lost: " in line
+        assert f"move {named.stem}* and .{named.stem}* away from there, and " in line
+        assert "ingested.json too, then run `topic-liveness rollup --rebuild`" in line
+        assert "Traceback" not in done.stdout
+    assert not (history / "published").exists()

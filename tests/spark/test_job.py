@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from exporter.storage.files import files_below, parse_location
+from spark_rollups import job
 from spark_rollups.failures import interruption_before
 from spark_rollups.lock import LockedError, hold_rollup_lock
-from tests.delta import change_notes
-from tests.programs import Call, as_options
-from tests.spark.conftest import NO_NETWORK, QUICK
+from tests.integration.receiving import Hook, http_server
+from tests.programs import Call
+from tests.spark.conftest import NO_NETWORK
 from tests.spark.story import HOUR, World, at, every
+from tests.waiting import until
 
 
 def alive_in_group(group: int) -> list[str]:
@@ -37,21 +42,12 @@ def alive_in_group(group: int) -> list[str]:
     return found
 
 
-def job(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run_job(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the job to its end."""
     command = [sys.executable, "-m", "spark_rollups.job", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(env or {})}
     )
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Path:
-    """A history folder with one day of one topic in its spool."""
-    world = World(tmp_path)
-    world.write("orders", 0, every(HOUR, at(0), at(1)))
-    world.poll(at(0), at(1), every=HOUR)
-    return tmp_path
 
 
 def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path, refused: Call) -> None:
@@ -128,28 +124,10 @@ def test_a_full_disk_needs_room_and_not_rights(history: Path, monkeypatch: pytes
         hold_rollup_lock(history).__enter__()
 
 
-@pytest.mark.usefixtures("spark")
-def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(history: Path, refused: Call) -> None:
-    """It ends with 1 and names the stage, what failed, why, what to do, and the log, which alone holds Java's page."""
-    torn = history / "tables" / "windows" / "_delta_log" / f"{0:020}.json"
-    torn.parent.mkdir(parents=True)
-    torn.write_text("torn {")
-    change_notes(history)
-    done = refused("rollup", "--history", history, *as_options(QUICK))
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("Error: windows: ")
-    assert str(torn) in line
-    assert "Unrecognized token 'torn'" in line
-    assert f"; details in {history / 'rollup.log'}. Restore that table from a backup, or move tables/ away" in line
-    log = (history / "rollup.log").read_text()
-    assert "Traceback" in log and "\tat org.apache.spark." in log
-
-
 def test_too_little_memory_is_one_line_with_the_setting_to_raise(history: Path) -> None:
     """A JVM whose heap is full ends at once, and the job with 1, before anything is published."""
     tiny = ("--conf", "spark.driver.memory=48m", "--conf", "spark.testing.reservedMemory=0")
-    done = job("rollup", "--history", history, "--master", "local[1]", *tiny)
+    done = run_job("rollup", "--history", history, "--master", "local[1]", *tiny)
     assert done.returncode == 1, done.stdout
     (line,) = done.stderr.splitlines()
     assert "Spark has too little memory: give it more with --conf spark.driver.memory=4g" in line
@@ -179,22 +157,13 @@ def test_java_that_is_missing_or_too_old_is_one_line(
 def test_without_jars_and_network_the_cache_to_fill_is_named(history: Path, tmp_path: Path) -> None:
     """It ends with 2 and one line with what is missing, the folder it belongs in, and the log."""
     cache = tmp_path / "cache"
-    done = job(
+    done = run_job(
         "rollup", "--history", history, env={"JAVA_TOOL_OPTIONS": NO_NETWORK, "TOPIC_LIVENESS_CACHE": str(cache)}
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f"could not be downloaded into {cache / 'ivy-spark'}" in line
     assert str(history / "rollup.log") in line
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_report_without_verdicts_says_so(history: Path, refused: Call) -> None:
-    """One line with the command to run first."""
-    done = refused("report", "--history", history, *as_options(QUICK))
-    assert done.returncode == 2
-    advice = f"run `topic-liveness rollup --history {history}` first"
-    assert done.stderr == f"Error: no verdicts in {history / 'tables' / 'verdicts'}: {advice}\n"
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(143)])
@@ -240,11 +209,54 @@ def test_a_signal_that_comes_in_a_callback_of_the_bridge_is_not_lost(number: int
     assert "ignored" not in done.stderr
 
 
-def test_an_interrupted_rollup_ends_at_once_and_leaves_no_process(history: Path) -> None:
-    """Ctrl-C ends Spark too, with one line and the exit code that shells expect. A termination: see test_commands."""
-    command = [sys.executable, "-u", "-m", "spark_rollups.job", "rollup", "--history", str(history)]
+KILLED_JAVA = """#!/bin/bash
+case "$*" in
+*launcher.Main*) exec {java} "$@" ;;
+*SparkSubmit*) {before} kill -9 $$ ;;
+*) exec {java} "$@" ;;
+esac
+"""
+"""Java, whose JVM of the job is killed ``before`` it says anything, or after."""
+
+AT_ONCE = ""
+CONNECTED = """{java} "$@" &
+    while [ -d "${_PYSPARK_DRIVER_CONN_INFO_PATH%/*}" ] && [ ! -s "$_PYSPARK_DRIVER_CONN_INFO_PATH" ]; do
+        sleep 0.05
+    done
+    kill -9 $!;"""
+"""pyspark deletes the folder once it has read the file."""
+
+
+@pytest.mark.parametrize("before", [AT_ONCE, CONNECTED])
+def test_a_jvm_that_the_system_kills_at_its_start_is_named_so(history: Path, tmp_path: Path, before: str) -> None:
+    """And not as a refused connection: with too little memory for the pod it ends before, or once it is spoken to."""
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    real = shutil.which("java")
+    java.write_text(KILLED_JAVA.format(java=real, before=before.replace("{java}", str(real))))
+    java.chmod(0o755)
+    done = run_job("rollup", "--history", history, env={"JAVA_HOME": str(java.parents[1])})
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: Spark did not start: "), line
+    assert "as it does where the system has too little memory and kills it: give this job more memory" in line
+    assert "refused" not in line
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "code", "what"),
+    [
+        (("-u", "-m", "spark_rollups.job", "rollup"), signal.SIGINT, 130, "interrupted"),
+        (("-m", "exporter", "report", "--exit-code"), signal.SIGTERM, 143, "terminated"),
+    ],
+    ids=["rollup", "report"],
+)
+def test_a_job_that_gets_a_signal_ends_at_once_and_leaves_no_process(
+    history: Path, command: Sequence[str], number: int, code: int, what: str
+) -> None:
+    """Spark ends too, with one line and the exit code that shells expect; the command hands its signal to the job."""
     running = subprocess.Popen(
-        [*command, "--master", "local[1]"],
+        [sys.executable, *command, "--history", str(history), "--master", "local[1]"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -252,11 +264,65 @@ def test_an_interrupted_rollup_ends_at_once_and_leaves_no_process(history: Path)
     )
     assert running.stdout is not None
     assert running.stdout.readline().startswith("spark ")
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
-    assert running.returncode == 130, errors
-    assert errors == "interrupted: run it again, what is done is not done twice\n"
-    deadline = time.monotonic() + 30
-    while left := alive_in_group(running.pid):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=120)
+    assert running.returncode == code, errors
+    assert errors == f"{what}: run it again, what is done is not done twice\n"
+    until(lambda: not alive_in_group(running.pid), "no process left")
+
+
+def test_a_report_is_sent_and_summed_up_by_the_exit_code(tmp_path: Path) -> None:
+    """It sends the page that was just written, in the configured time zone and with links, to a hook."""
+    hook, history, output = Hook(), tmp_path / "h", tmp_path / "out"
+    (history / "tables").mkdir(parents=True)
+    (history / "published").mkdir()
+    (history / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z", "rows": 0}')
+    with http_server(hook) as url:
+        (tmp_path / "url").write_text(url.replace("http", "json"))
+        settings = {
+            "history": {"folder": str(history)},
+            "links": {"runbook": "https://wiki.example.org/dead"},
+            "report": {"time_zone": "Europe/Berlin"},
+            "delivery": {"recipients": [{"url": {"file": str(tmp_path / "url")}}]},
+            "outages": [{"topics": "orders", "since": "2026-03-01T00:00:00Z", "until": "2026-03-01T06:00:00Z"}],
+        }
+        (tmp_path / "prod.yaml").write_text(json.dumps(settings))
+        arguments = [sys.executable, "-m", "exporter", "report", "--config", "prod.yaml", "--master", "local[1]"]
+        arguments += ["--output", str(output), "--deliver", "--exit-code"]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"delivered to {tmp_path / 'url'}\n" in done.stdout
+    page = (output / "liveness.html").read_text()
+    assert 'href="https://wiki.example.org/dead"' in page
+    assert "2026-03-03 13:00 CET" in page
+    [body] = hook.bodies
+    assert "has the rollup stopped?" in body["message"], "the report was asked for now"
+    assert "What to do: <https://wiki.example.org/dead>" in body["message"]
+
+
+def test_a_small_fleet_that_polls_for_two_weeks_is_still_small(tmp_path: Path) -> None:
+    """What a rollup has taken in, published or put aside is no work for the next one, and a footer is no row."""
+    history = tmp_path / "tables" / "history"
+    world = World(history)
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.poll(at(0), at(1), every=HOUR)
+    (window,) = history.glob("spool/windows/*.parquet")
+    for number in range(14 * 24 * 12):
+        (window.parent / f"windows-{number}.parquet").hardlink_to(window)
+    for folder in ("published/expectations-1", "quarantine", "tables/daily"):
+        (history / folder).mkdir(parents=True)
+        (history / folder / "part.parquet").write_bytes(bytes(5 * 2**20))
+    files = files_below(history, re.compile(r".*\.parquet"))
+    of_table = 5 * 2**20 - 8 * 1024
+    assert of_table <= job._size_of_rows(history, files) < of_table + 4 * 2**20  # noqa: SLF001 - no way to it without Spark
+    (history / "published" / "ingested.txt").write_text("\n".join(file.name for file in files))
+    assert job._size_of_rows(history, files) == of_table  # noqa: SLF001 - as above
+
+
+def test_the_log_lies_where_the_job_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With history in object storage in the cache, or among temporary files where the cache is an image's."""
+    monkeypatch.setenv("TOPIC_LIVENESS_CACHE", str(tmp_path))
+    history = parse_location("s3://bucket/folder")
+    assert job._log(history, "rollup") == tmp_path / "rollup.log"  # noqa: SLF001 - no way to it without Spark
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
+    assert job._log(history, "rollup") == Path(tempfile.gettempdir(), "rollup.log")  # noqa: SLF001 - as above
