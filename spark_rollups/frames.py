@@ -50,8 +50,8 @@ def merge_parts(rows: DataFrame, shards: int) -> DataFrame:
 
 def make_empty(spark: SparkSession, schema: StructType) -> DataFrame:
     """Return no rows with these columns, in a plan that needs no job."""
-    columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
-    return spark.range(1).select(*columns).limit(0)
+    columns = (f"cast(null as {field.dataType.simpleString()}) as {field.name}" for field in schema.fields)
+    return spark.range(1).selectExpr(*columns).limit(0)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
