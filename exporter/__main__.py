@@ -14,6 +14,9 @@ def main(program: str | None = None) -> NoReturn:
     os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
     # Processes that this one starts import nothing from the folder in which a person happens to be.
     os.environ["PYTHONSAFEPATH"] = "1"
+    # Where Spark's packages brought it, pyarrow imports pandas with the first array that it makes: half a second and
+    # 50 MiB, of which nothing here uses anything.
+    sys.modules["pandas"] = None  # type: ignore[assignment]
     from exporter import cli  # noqa: PLC0415 - client processes import this module, and need no command
 
     cli.main(*([] if program is None else [program]))
