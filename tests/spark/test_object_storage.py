@@ -13,7 +13,7 @@ import pytest
 
 from spark_rollups.lock import Lease
 from tests.delta import note_upkeep, table_size
-from tests.programs import cache_folder
+from tests.programs import Call, cache_folder
 from tests.s3 import SECRET, S3Server
 from tests.slow_line import SlowLine
 from tests.spark.stored import (
@@ -167,26 +167,26 @@ def alone(claims: Path) -> bool:
 
 
 @pytest.mark.usefixtures("server")
-def test_a_storage_that_is_not_there_is_named_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_is_not_there_is_named_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, refused: Call
+) -> None:
     """It ends with 2 and one line with the folder and the cause, and without a secret."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    with start_rollup("nowhere") as refused:
-        output, problem = refused.communicate(timeout=120)
-    assert (refused.returncode, output) == (2, "")
+    done = refused("rollup", "--history", "s3a://history/nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
     cause = "the storage does not answer (NETWORK_CONNECTION)"
     advice = "Check its address, credentials and rights and run it again"
-    assert problem == f"Error: s3://history/nowhere cannot be read: {cause}. {advice}\n"
+    assert done.stderr == f"Error: s3://history/nowhere cannot be read: {cause}. {advice}\n"
 
 
-def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None:
+def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server, refused: Call) -> None:
     """The one at work is named by process and host, and nothing is written."""
     folder = story(server, "held")
     lease = Lease(server.location("held") / "rollup.lock")
-    with start_rollup("held") as refused:
-        _, problem = refused.communicate(timeout=280)
+    done = refused("rollup", "--history", "s3a://history/held")
     lease.release()
-    assert refused.returncode == 2
-    assert f"s3://history/held is being rolled up by process {os.getpid()} on host " in problem
+    assert done.returncode == 2
+    assert f"s3://history/held is being rolled up by process {os.getpid()} on host " in done.stderr
     assert not (folder / "tables").exists()
 
 
