@@ -36,7 +36,7 @@ def drawn_weeks(dead_score: float | None, scores: Sequence[float | None], paint:
         if score is None:
             yield f"  {number:>2}  not active"
             continue
-        filled = round(_BAR * min(1.0, max(0.0, (score + dead) / (2 * dead)))) if dead > 0 else 0
+        filled = round(_BAR * min(1.0, max(0.0, score / dead))) if dead > 0 else 0
         yield f"  {number:>2}  {paint('█' * filled, 'blue')}{'·' * (_BAR - filled)}  {score:4.1f}"
     yield f"      the bar is full at {dead:.1f}, the score of a dead topic"
 
