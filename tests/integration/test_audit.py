@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,8 @@ from exporter.settings.schema import Settings
 from tests.dead_and_living import DAY, DEAD, HOUR, LIVING, Story, every, write_fleet
 from tests.demo.broker import KAFKA_VERSION, Broker, free_port
 from tests.integration.auditing import Audited, audit, printed
-from tests.integration.day_one import DayOne, sections_of, verdicts
 from tests.integration.kafka import Kafka
 from tests.integration.sweeping import commit, member
-from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
 
 SEED = 20261127
@@ -244,34 +242,3 @@ def test_ctrl_c_prints_what_is_known(slowly: subprocess.Popen[str]) -> None:
     assert "fleet-dead-steady" in out and "interrupted: not all was looked at" in out
     assert "interrupted before its past was looked at" in out
     assert " abandoned (" not in out or "0 of 32 topics are abandoned" in out
-
-
-@pytest.mark.timeout(900)
-def test_the_first_day_names_the_same_topics(fleet: str, workbench: Workbench, tmp_path: Path) -> None:
-    """By the exporter's first poll where eight weeks are over, by all once the rollup has seen their past.
-
-    The last test of the fleet: a record ends a death.
-    """
-    day, dead = DayOne(tmp_path, fleet, "fleet-.*"), {f"fleet-{story.name}": story.dead_days or 0 for story in DEAD}
-    first = day.poll(len(DEAD) + len(LIVING))
-    assert named(first, "retired") == {topic for topic, days in dead.items() if days >= 56}
-    assert named(first, "suspect") - {"fleet-monthly"} == {topic for topic, days in dead.items() if days < 56}
-    assert "dead" not in first.values()
-    report = day.report()
-    sections = sections_of(report)
-    assert set(sections["abandoned"]) == set(dead)
-    assert not sections["newly-dead"] and not sections["still-dead"] and not sections["retired"]
-    assert "12 topics were abandoned before monitoring began" in report["summary"]
-    with day.serving(tmp_path) as exporter:
-        until(lambda: len(verdicts(exporter)) == len(first), "the first poll")
-        after = verdicts(exporter)
-        assert exporter.value("topic_liveness_report_last_success_timestamp_seconds") is not None
-        assert named(after, "retired") == set(dead)
-        assert not {"dead", "suspect", "held"} & set(after.values())
-        workbench.write([("fleet-dead-daily", 0, time.time())])
-        until(lambda: verdicts(exporter)["fleet-dead-daily"] == "live", "it lives again")
-
-
-def named(found: Mapping[str, str], verdict: str) -> set[str]:
-    """The topics of a verdict."""
-    return {topic for topic, one in found.items() if one == verdict}

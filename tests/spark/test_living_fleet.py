@@ -1,29 +1,35 @@
 """Day one on a real broker: eight weeks of back-dated records, backfilled, rolled up, served, and explained.
 
 What lives in any rhythm is not dead; what died one by one is dead; what fell silent together is held as one incident,
-and metrics, pages and `explain` agree on it.
+and metrics, pages and `explain` agree on it. In a second cluster topics were abandoned before monitoring began.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 from pyspark.sql import SparkSession
 
+from exporter.commands.backfill import backfill
 from exporter.domain.verdicts import Verdict
+from exporter.settings.load import load_settings
 from spark_rollups.progress import Progress
+from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
+from tests.dead_and_living import DEAD, LIVING, write_fleet
 from tests.demo.broker import Broker
+from tests.integration.day_one import sections_of
 from tests.integration.serving import Exporter
-from tests.integration.test_backfill_runs import Backfill
 from tests.spark.rhythms import Fleet, fleet
 from tests.waiting import until
 from tests.workbench import Workbench
@@ -32,19 +38,23 @@ pytestmark = pytest.mark.timeout(600)
 
 ALARMS = {Verdict.SUSPECT, Verdict.DEAD, Verdict.HELD, Verdict.RETIRED}
 PREFIX = "rhythm."
+SEED = 20261127
 
 
 @dataclass(frozen=True)
 class Served:
-    """The exporter once it has judged the fleet."""
+    """The exporter once it has judged both clusters."""
 
     exporter: Exporter
     fleet: Fleet
+    first: dict[str, str]
+    """The verdicts of the abandoned cluster by the first poll, before anything was known of its past."""
+    report: dict[str, Any]
+    workbench: Workbench
 
     def verdicts(self) -> dict[str, str]:
-        """The verdict of each topic in the metrics."""
-        shown = [one for one in self.exporter.samples() if one.name == "kafka_topic_verdict" and one.value == 1]
-        return {one.labels["topic"].removeprefix(PREFIX): one.labels["verdict"] for one in shown}
+        """The verdict of each topic of the living cluster in the metrics."""
+        return verdicts(self.exporter, "living")
 
     def items(self, path: str) -> list[dict[str, object]]:
         """The items of a list of the API."""
@@ -60,23 +70,50 @@ class Served:
         return found
 
 
+def verdicts(exporter: Exporter, cluster: str) -> dict[str, str]:
+    """The verdict of each topic of a cluster in the metrics."""
+    shown = [one.labels for one in exporter.samples("kafka_topic_verdict{") if one.value == 1]
+    return {
+        labels["topic"].removeprefix(PREFIX): labels["verdict"]
+        for labels in shown
+        if labels["kafka_cluster"] == cluster
+    }
+
+
 @pytest.fixture(scope="module")
 def served(
     spark: SparkSession, broker: Broker, workbench: Workbench, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    """The fleet on the broker, its past read by the backfill, its expectations made by the rollup."""
-    folder, made = tmp_path_factory.mktemp("fleet"), fleet(time.time())
+    """Two fleets on the broker as two clusters, of which one is polled; their past is read, rolled up and served."""
+    folder, now = tmp_path_factory.mktemp("fleet"), time.time()
+    made = fleet(now)
     for topic in made.records:
         workbench.create(PREFIX + topic)
     moments = ((PREFIX + topic, 0, at) for topic, times in made.records.items() for at in times)
     workbench.write(sorted(moments, key=lambda record: record[2]))
-    backfill = Backfill(folder, broker.bootstrap, f"{PREFIX}.*", lookups_per_second=1_000_000)
-    output = backfill.run()
-    assert f" of {len(made.records)} partitions written" in output, output
-    run_rollup(spark, backfill.history, RollupRequest(), Progress())
-    clusters = json.dumps(yaml.safe_load(backfill.config.read_text())["clusters"])
-    with Exporter(folder, TOPIC_LIVENESS_CLUSTERS=clusters, TOPIC_LIVENESS_GROUPS__ENABLED="false") as exporter:
-        found = Served(exporter, made)
+    write_fleet(workbench, now, SEED, "fleet-")
+    living, abandoned = (
+        {"name": name, "kafka": {"bootstrap.servers": broker.bootstrap}, "topics": {"include": [pattern]}}
+        for name, pattern in (("living", f"{PREFIX}.*"), ("abandoned", "fleet-.*"))
+    )
+    settings = {"groups": {"enabled": False}, "history": {"folder": str(folder / "history")}}
+    config = folder / "config.yaml"
+    serving = type("Configured", (Exporter,), {"config": config})
+    # What died before the first poll of its cluster is retired.
+    config.write_text(json.dumps({**settings, "clusters": [abandoned]}))
+    with serving(folder) as exporter:
+        whole = len(DEAD) + len(LIVING)
+        until(lambda: len(verdicts(exporter, "abandoned")) == whole, "the first poll")
+        until(lambda: any(exporter.history.glob("spool/inventory/*-abandoned-*.parquet")), "its inventory")
+        first = verdicts(exporter, "abandoned")
+    config.write_text(json.dumps({**settings, "clusters": [living, abandoned]}))
+    output = io.StringIO()
+    assert backfill(load_settings(config, None, {"TOPIC_LIVENESS_LOOKUPS_PER_SECOND": "1000000"}), None, output) == 0
+    assert f" of {len(made.records)} partitions written" in output.getvalue(), output.getvalue()
+    tables = run_rollup(spark, exporter.history, RollupRequest(), Progress())
+    report = write_report(tables, as_of=None, output=None).json
+    with serving(folder) as exporter:
+        found = Served(exporter, made, first, json.loads(Path(str(report)).read_text()), workbench)
         until(lambda: "dead" in found.verdicts().values(), "the dead, once the exporter has polled three times")
         yield found
     spark.catalog.clearCache()
@@ -106,7 +143,7 @@ def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Serve
     together = {PREFIX + topic for topic in served.fleet.together}
     held = {PREFIX + topic for topic, verdict in served.verdicts().items() if verdict == "held"}
     assert held == together
-    assert served.exporter.value("topic_liveness_held_topics") == len(together)
+    assert served.exporter.value("topic_liveness_held_topics", kafka_cluster="living") == len(together)
     assert {one["topic"] for one in served.items("topics?verdict=held")} == together
     (incident,) = served.items("incidents")
     members = set(incident["topics"])  # type: ignore[call-overload]
@@ -117,3 +154,27 @@ def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Serve
     phrase = f"{len(members)} of {incident['with_expectation']} topics fell silent together"
     assert f"held: {phrase}" in str(explained["evidence"])
     assert phrase in served.exporter.page("/").text
+
+
+def named(found: Mapping[str, str], verdict: str) -> set[str]:
+    """The topics of a verdict."""
+    return {topic for topic, one in found.items() if one == verdict}
+
+
+def test_what_was_abandoned_is_retired_from_the_first_day_on(served: Served) -> None:
+    """By the exporter's first poll where eight weeks are over, by all once the rollup has seen their past."""
+    dead = {f"fleet-{story.name}": story.dead_days or 0 for story in DEAD}
+    assert named(served.first, "retired") == {topic for topic, days in dead.items() if days >= 56}
+    assert named(served.first, "suspect") - {"fleet-monthly"} == {topic for topic, days in dead.items() if days < 56}
+    assert "dead" not in served.first.values()
+    sections = sections_of(served.report)
+    assert set(sections["abandoned"]) == set(dead)
+    assert not [topic for key in ("newly-dead", "still-dead", "retired") for topic in sections[key] if topic in dead]
+    assert "12 topics were abandoned before monitoring began" in served.report["summary"]
+    assert served.exporter.value("topic_liveness_report_last_success_timestamp_seconds") is not None
+    after = verdicts(served.exporter, "abandoned")
+    assert len(after) == len(served.first)
+    assert named(after, "retired") == set(dead)
+    assert not {"dead", "suspect", "held"} & set(after.values())
+    served.workbench.write([("fleet-dead-daily", 0, time.time())])
+    until(lambda: verdicts(served.exporter, "abandoned")["fleet-dead-daily"] == "live", "it lives again")
