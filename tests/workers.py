@@ -26,10 +26,12 @@ MOST = {"spark": 2}
 """Workers that may start it, where it is more than one: with one session the files that need it would be left alone."""
 
 LONG = (
-    "spark/test_rollup.py",
-    "spark/test_runs.py",
-    "spark/test_living_fleet.py",
     "spark/test_retention.py",
+    "spark/test_rollup.py",
+    "spark/test_living_fleet.py",
+    "spark/test_runs.py",
+    "spark/test_tables_upkeep.py",
+    "spark/test_failures.py",
     "integration/test_versions.py",
     "spark/test_cluster.py",
     "integration/test_client_restarts.py",
@@ -37,7 +39,9 @@ LONG = (
     "integration/test_demo.py",
     "spark/test_object_storage.py",
     "integration/test_client_outages.py",
+    "spark/test_job.py",
     "integration/test_network.py",
+    "spark/test_environment.py",
     "integration/test_three_brokers.py",
     "integration/test_audit.py",
     "integration/test_replicas.py",
