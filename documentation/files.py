@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from exporter.domain.history.rows import SCHEMA_VERSION
 from exporter.history.tables import TABLES as SPOOL
-from spark_rollups import schemas
+from spark_rollups.store import schemas
 
 
 def describe_spool() -> str:

@@ -31,17 +31,6 @@ from exporter.domain.scoring.calibration import FALSE_ALARMS, Accepted
 from exporter.domain.verdicts import Outage, TopicOverride
 from exporter.java import JavaError, java
 from exporter.storage.files import Location, Stored, files_below
-from spark_rollups import spool_files
-from spark_rollups.durable import read_text
-from spark_rollups.failures import (
-    TerminatedError,
-    interruption_before,
-    is_lost_connection,
-    next_step,
-    shorten_error,
-    take_signals,
-)
-from spark_rollups.lock import LockedError, hold_rollup_lock
 from spark_rollups.options import (
     Folder,
     JsonOption,
@@ -52,7 +41,15 @@ from spark_rollups.options import (
 from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
-from spark_rollups.session import (
+from spark_rollups.spark.failures import (
+    TerminatedError,
+    interruption_before,
+    is_lost_connection,
+    next_step,
+    shorten_error,
+    take_signals,
+)
+from spark_rollups.spark.session import (
     SessionError,
     cache_folder,
     last_lines,
@@ -60,8 +57,11 @@ from spark_rollups.session import (
     require_user,
     start_session,
 )
-from spark_rollups.tables import Tables, TablesError
-from spark_rollups.upkeep import Retention
+from spark_rollups.spool import spool_files
+from spark_rollups.stages.upkeep import Retention
+from spark_rollups.store.durable import read_text
+from spark_rollups.store.lock import LockedError, hold_rollup_lock
+from spark_rollups.store.tables import Tables, TablesError
 
 _DATA = re.compile(r"[^.].*\.parquet")
 _FOOTER_BYTES = 8 * 2**10

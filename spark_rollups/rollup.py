@@ -22,26 +22,26 @@ from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.scoring.calibration import Accepted, Calibration, Threshold
 from exporter.domain.verdicts import Outage, TopicOverride
 from exporter.storage.files import Location
-from spark_rollups import ingest, spool_files
-from spark_rollups.batches import KEY
-from spark_rollups.calibration import calibrate
-from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
-from spark_rollups.folding import (
+from spark_rollups.progress import Progress
+from spark_rollups.spark.batches import KEY
+from spark_rollups.spark.frames import arrow_schema, compute_once, merge_parts, spread, start_workers
+from spark_rollups.spool import ingest, spool_files
+from spark_rollups.stages.calibration import calibrate
+from spark_rollups.stages.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
+from spark_rollups.stages.folding import (
     Span,
     find_first_open_day,
     keep_days_beside,
     make_streams,
     update_streams,
 )
-from spark_rollups.frames import arrow_schema, compute_once, merge_parts, spread, start_workers
-from spark_rollups.learning import learn_weeks, monday, week_of
-from spark_rollups.progress import Progress
-from spark_rollups.publish import ahead, publish
-from spark_rollups.relations import add_relations, relations_at
-from spark_rollups.schemas import CALIBRATION
-from spark_rollups.tables import Tables, TablesError
-from spark_rollups.upkeep import Retention, clock_ahead, is_due, note, run_upkeep
-from spark_rollups.verdicts import Rule, add_rests, hold_incidents, judge_streams
+from spark_rollups.stages.learning import learn_weeks, monday, week_of
+from spark_rollups.stages.publish import ahead, publish
+from spark_rollups.stages.relations import add_relations, relations_at
+from spark_rollups.stages.upkeep import Retention, clock_ahead, is_due, note, run_upkeep
+from spark_rollups.stages.verdicts import Rule, add_rests, hold_incidents, judge_streams
+from spark_rollups.store.schemas import CALIBRATION
+from spark_rollups.store.tables import Tables, TablesError
 
 FIRST_DAY = date(1970, 1, 1)
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_rollups.frames import arrow_schema
-from spark_rollups.tables import LAYOUT, SCHEMAS
+from spark_rollups.spark.frames import arrow_schema
+from spark_rollups.store.tables import LAYOUT, SCHEMAS
 
 Row = SimpleNamespace
 """A row of a table: its columns by name, moments in UTC."""

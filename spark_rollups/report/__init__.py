@@ -12,12 +12,12 @@ from datetime import UTC, datetime, tzinfo
 
 from exporter.domain.links import Links
 from exporter.storage.files import Location
-from spark_rollups.publish import latest, read_empty_as_of
 from spark_rollups.report.build import build_report
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
 from spark_rollups.report.model import NO_LINKS
 from spark_rollups.report.tables import read_facts
-from spark_rollups.tables import Tables
+from spark_rollups.stages.publish import latest, read_empty_as_of
+from spark_rollups.store.tables import Tables
 
 __all__ = ["NoVerdictsError", "ReportError", "ReportPaths", "write_report"]
 

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
-from spark_rollups.batches import KEY as STREAM
 from spark_rollups.report.charts import add_history
 from spark_rollups.report.coverage import read_coverage, read_drops
 from spark_rollups.report.model import (
@@ -32,7 +31,8 @@ from spark_rollups.report.model import (
 )
 from spark_rollups.report.topic_facts import read_topic_facts
 from spark_rollups.report.wording import alarms
-from spark_rollups.tables import Tables
+from spark_rollups.spark.batches import KEY as STREAM
+from spark_rollups.store.tables import Tables
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)

@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_rollups.relations import KNOWN_FOR
 from spark_rollups.report.model import TopicFacts, TopicKey
+from spark_rollups.stages.relations import KNOWN_FOR
 
 INVENTORY_SPAN = timedelta(days=14)
 """How far back the inventory is read: exporters write it daily."""

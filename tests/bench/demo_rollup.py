@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from exporter.history.tables import TABLES
-from spark_rollups.session import start_session
+from spark_rollups.spark.session import start_session
 from tests.bench.rollup import Spent, watched
 from tests.bench.running import WrongFiguresError, show
 from tests.process_tree import Watch

@@ -32,8 +32,8 @@ import pyarrow.parquet as pq
 
 from exporter.history.spool import list_finished_files
 from exporter.history.tables import TABLES
-from spark_rollups.session import start_session
-from spark_rollups.tables import SCHEMAS, Tables
+from spark_rollups.spark.session import start_session
+from spark_rollups.store.tables import SCHEMAS, Tables
 from tests.bench.running import Writer, real_broker, say, show
 from tests.integration.serving import Exporter, rows_of
 from tests.programs import as_options

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from exporter.domain.history.rows import Coverage, Inventory, Relation, Window
 from exporter.domain.verdicts import Expectation
 from exporter.history.tables import Row, spool_schema
-from spark_rollups import schemas
+from spark_rollups.store import schemas
 
 SPARK_NAMES = {
     pa.string(): "string",

@@ -20,7 +20,7 @@ from exporter.history.recorder import History
 from exporter.history.spool import Spool, list_finished_files
 from exporter.history.tables import read_columns
 from exporter.storage.files import files_in, open_file, put
-from spark_rollups.lock import Lease, TakenError
+from spark_rollups.store.lock import Lease, TakenError
 from tests.integration.serving import Exporter
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.unit.expectations import MONDAY, by_clock, publish

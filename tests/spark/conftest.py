@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups import ingest, spool_files
 from spark_rollups.job import main
-from spark_rollups.session import start_session
-from spark_rollups.tables import Tables
+from spark_rollups.spark.session import start_session
+from spark_rollups.spool import ingest, spool_files
+from spark_rollups.store.tables import Tables
 from tests.programs import Call
 from tests.s3 import S3Server, s3_for_all
 from tests.spark.story import HOUR, World, at, every

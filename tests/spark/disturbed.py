@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups import ingest
-from spark_rollups.frames import spread
 from spark_rollups.rollup import FIRST_DAY
-from spark_rollups.tables import SCHEMAS, Tables, TablesError
+from spark_rollups.spark.frames import spread
+from spark_rollups.spool import ingest
+from spark_rollups.store.tables import SCHEMAS, Tables, TablesError
 from tests.spark.judged import END, roll_up
 from tests.spark.story import at, moment
 
@@ -38,8 +38,8 @@ def large_history(spark: SparkSession, history: Path, day: float) -> Iterator[li
         return counts[-1]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("spark_rollups.frames._STREAMS_A_SHARD", 20)
-        patched.setattr("spark_rollups.frames._ROWS_A_SHARD", 8_000)
+        patched.setattr("spark_rollups.spark.frames._STREAMS_A_SHARD", 20)
+        patched.setattr("spark_rollups.spark.frames._ROWS_A_SHARD", 8_000)
         patched.setattr("spark_rollups.rollup.spread", counted_spread)
         spark.conf.set(skipping, "true")
         away = {folder: folder.rename(history / folder.name) for folder in past}

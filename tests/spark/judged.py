@@ -14,7 +14,7 @@ from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.verdicts import TopicOverride
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
-from spark_rollups.tables import SCHEMAS
+from spark_rollups.store.tables import SCHEMAS
 from tests.delta import Row, in_order, rows_of
 from tests.spark.story import DAY, HOUR, World, at, every, moment
 

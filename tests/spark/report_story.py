@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from exporter.domain.formatting import duration
 from spark_rollups.report.wording import moment
-from spark_rollups.tables import SCHEMAS, Tables
+from spark_rollups.store.tables import SCHEMAS, Tables
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
 WEEK_AGO = AS_OF - timedelta(days=7)

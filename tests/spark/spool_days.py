@@ -17,12 +17,12 @@ from exporter.domain.history.hourly_activity import BACKFILLED, INVENTORY, POLLE
 from exporter.domain.history.observation import Polls
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.slots import BY_HOUR, silences_between
-from spark_rollups.batches import KEY, Names, column, integers
-from spark_rollups.folding import STREAMS_NOW, UPDATED
-from spark_rollups.frames import arrow_schema
-from spark_rollups.learning import hours_from
-from spark_rollups.update import update
-from spark_rollups.update_rows import Observers, Task
+from spark_rollups.spark.batches import KEY, Names, column, integers
+from spark_rollups.spark.frames import arrow_schema
+from spark_rollups.stages.folding import STREAMS_NOW, UPDATED
+from spark_rollups.stages.learning import hours_from
+from spark_rollups.stages.update import update
+from spark_rollups.stages.update_rows import Observers, Task
 from tests.spark.story import HOUR, START
 
 Rows = list[dict[str, Any]]

@@ -34,9 +34,9 @@ END = moment(at(DAYS)).isoformat()
 _HOLDING = """
 import os, sys, time
 from pathlib import Path
-from spark_rollups.lock import Lease
+from spark_rollups.store.lock import Lease
 from spark_rollups.job import main
-from spark_rollups.tables import Tables
+from spark_rollups.store.tables import Tables
 
 # As in earnest, in seconds instead of minutes.
 Lease.__init__.__kwdefaults__.update(renew_seconds=0.5, expiry_seconds=8.0)

@@ -16,12 +16,12 @@ from exporter.domain.scoring.calibration import calibrations
 from exporter.domain.verdicts import Verdict
 from exporter.history.cluster_states import read_state
 from exporter.history.published import Expectations
-from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from
-from spark_rollups.frames import arrow_schema
-from spark_rollups.learning import DAYS, LEARNED, learn_batch, week_of
-from spark_rollups.publish import publish
-from spark_rollups.schemas import BASELINES
-from spark_rollups.verdicts import JUDGED, Rule, hold_incidents, judge_batch
+from spark_rollups.spark.frames import arrow_schema
+from spark_rollups.stages.calibration import UNITS, Exclusions, units, unusual_from
+from spark_rollups.stages.learning import DAYS, LEARNED, learn_batch, week_of
+from spark_rollups.stages.publish import publish
+from spark_rollups.stages.verdicts import JUDGED, Rule, hold_incidents, judge_batch
+from spark_rollups.store.schemas import BASELINES
 from tests.judging import judge, rows_in
 from tests.spark.polls import Settings, run_exporter
 from tests.spark.spool_days import SpoolDays, fold, struct_tables

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pytest
 
 from exporter.domain.scoring.calibration import TOPIC, Accepted, calibrations
-from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from
-from spark_rollups.frames import arrow_schema
-from spark_rollups.learning import LEARNED, learn_batch, monday, week_of
-from spark_rollups.schemas import BASELINES
+from spark_rollups.spark.frames import arrow_schema
+from spark_rollups.stages.calibration import UNITS, Exclusions, units, unusual_from
+from spark_rollups.stages.learning import LEARNED, learn_batch, monday, week_of
+from spark_rollups.store.schemas import BASELINES
 from tests.bench.detection.fleet import Fleet, Span, Stream, topics
 from tests.bench.detection.history import first_week_of
 from tests.bench.detection.reference import calibrations_of_topics

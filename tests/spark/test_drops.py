@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from exporter.domain.history.retention import retention_days
 from exporter.domain.learning.drops import restrict_drops
 from exporter.domain.learning.rest_days import Rests
-from spark_rollups.drops import drops_before, low_before, update_drops
 from spark_rollups.report.coverage import read_drops
 from spark_rollups.rollup import FIRST_DAY
-from spark_rollups.schemas import COVERAGE, DAILY, DROPS, INVENTORY
-from spark_rollups.tables import Tables
-from spark_rollups.verdicts import add_rests
+from spark_rollups.stages.drops import drops_before, low_before, update_drops
+from spark_rollups.stages.verdicts import add_rests
+from spark_rollups.store.schemas import COVERAGE, DAILY, DROPS, INVENTORY
+from spark_rollups.store.tables import Tables
 
 FIRST = date(2026, 1, 5)
 HOLIDAY = FIRST + timedelta(days=64)

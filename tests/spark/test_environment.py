@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_rollups.jars import DELTA, S3, read_locks
-from spark_rollups.session import cache_folder
+from spark_rollups.spark.jars import DELTA, S3, read_locks
+from spark_rollups.spark.session import cache_folder
 from tests.delta import commits, rows_of
 from tests.programs import as_options
 from tests.spark.conftest import QUICK

@@ -14,10 +14,10 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from spark_rollups import folding
-from spark_rollups.failures import next_step, shorten_error
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
+from spark_rollups.spark.failures import next_step, shorten_error
+from spark_rollups.stages import folding
 from tests.delta import change_notes
 from tests.programs import Call, as_options
 from tests.spark.conftest import QUICK, take_in

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups.jars import JarsError, fetch_jars, read_locks
+from spark_rollups.spark.jars import JarsError, fetch_jars, read_locks
 from tests.programs import cache_folder
 
 

@@ -19,8 +19,8 @@ from py4j.protocol import Py4JNetworkError
 
 from exporter.storage.files import files_below, parse_location
 from spark_rollups import job
-from spark_rollups.failures import interruption_before
-from spark_rollups.lock import LockedError, hold_rollup_lock
+from spark_rollups.spark.failures import interruption_before
+from spark_rollups.store.lock import LockedError, hold_rollup_lock
 from tests.integration.receiving import Hook, http_server
 from tests.programs import Call
 from tests.spark.conftest import NO_NETWORK
@@ -118,7 +118,7 @@ def test_a_full_disk_needs_room_and_not_rights(history: Path, monkeypatch: pytes
     def no_room(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("spark_rollups.lock.fcntl.flock", no_room)
+    monkeypatch.setattr("spark_rollups.store.lock.fcntl.flock", no_room)
     lock = re.escape(str(history / "rollup.lock"))
     with pytest.raises(LockedError, match=f"^{lock} cannot be written: No space left on device; make room there, "):
         hold_rollup_lock(history).__enter__()
@@ -183,7 +183,7 @@ def test_a_bridge_that_fails_on_the_way_out_does_not_hide_the_interruption(inter
 
 LOST = """
 import signal, sys, time, weakref
-from spark_rollups.failures import take_signals
+from spark_rollups.spark.failures import take_signals
 
 class Object: pass
 

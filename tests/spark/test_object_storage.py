@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from spark_rollups.lock import Lease
+from spark_rollups.store.lock import Lease
 from tests.delta import note_upkeep, table_size
 from tests.programs import Call, cache_folder
 from tests.s3 import SECRET, S3Server

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_rollups.frames import arrow_schema
-from spark_rollups.ingest import keep_one_of_each
-from spark_rollups.spool_files import SPOOL_TABLES, SpoolTable
-from spark_rollups.tables import SCHEMAS
+from spark_rollups.spark.frames import arrow_schema
+from spark_rollups.spool.ingest import keep_one_of_each
+from spark_rollups.spool.spool_files import SPOOL_TABLES, SpoolTable
+from spark_rollups.store.tables import SCHEMAS
 
 
 def some(kind: pa.DataType, chance: random.Random) -> Any:

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from exporter.domain.scoring.calibration import Calibration
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.published import Expectations
-from spark_rollups.durable import write_whole
-from spark_rollups.publish import ahead, publish
-from spark_rollups.verdicts import JUDGED
+from spark_rollups.stages.publish import ahead, publish
+from spark_rollups.stages.verdicts import JUDGED
+from spark_rollups.store.durable import write_whole
 from tests.spark.conftest import recorded_syncs
 from tests.spark.story import at, moment
 

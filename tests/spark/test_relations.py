@@ -11,9 +11,9 @@ from exporter.domain.history.rows import Relation
 from exporter.domain.verdicts import Verdict
 from exporter.history.spool import Spool
 from exporter.history.tables import table_of
-from spark_rollups import ingest, spool_files
-from spark_rollups.relations import add_relations, relations_at
-from spark_rollups.tables import Tables
+from spark_rollups.spool import ingest, spool_files
+from spark_rollups.stages.relations import add_relations, relations_at
+from spark_rollups.store.tables import Tables
 from tests.spark.story import CLUSTER, DAY, at, moment
 
 NOW = at(40)

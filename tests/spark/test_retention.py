@@ -23,8 +23,8 @@ from exporter.domain.verdicts import Verdict
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
-from spark_rollups.tables import Tables, TablesError
-from spark_rollups.upkeep import Retention
+from spark_rollups.stages.upkeep import Retention
+from spark_rollups.store.tables import Tables, TablesError
 from tests.delta import change_notes, commits, in_order, note_upkeep, rows_of
 from tests.spark.judged import topics_as_of
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment

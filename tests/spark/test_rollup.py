@@ -22,9 +22,9 @@ from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from exporter.history.spool import Spool
 from exporter.history.tables import table_of
-from spark_rollups import ingest
-from spark_rollups.tables import Tables
-from spark_rollups.upkeep import note
+from spark_rollups.spool import ingest
+from spark_rollups.stages.upkeep import note
+from spark_rollups.store.tables import Tables
 from tests.delta import Row, rows_of
 from tests.judging import judge, rows_in, set_of
 from tests.snapshots import silence_of

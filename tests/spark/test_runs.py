@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
-from spark_rollups.failures import next_step, shorten_error
-from spark_rollups.frames import arrow_schema
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import FIRST_DAY, RollupRequest, measure, run_rollup
-from spark_rollups.tables import LAYOUT, SCHEMAS, Tables, TablesError
-from spark_rollups.verdicts import JUDGED, hold_incidents
+from spark_rollups.spark.failures import next_step, shorten_error
+from spark_rollups.spark.frames import arrow_schema
+from spark_rollups.stages.verdicts import JUDGED, hold_incidents
+from spark_rollups.store.tables import LAYOUT, SCHEMAS, Tables, TablesError
 from tests.delta import in_order, rows_of
 from tests.programs import ROOT
 from tests.spark.judged import verdicts_as_of

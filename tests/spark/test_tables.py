@@ -11,8 +11,8 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_rollups.schemas import COVERAGE
-from spark_rollups.tables import SCHEMAS, Tables, TablesError
+from spark_rollups.store.schemas import COVERAGE
+from spark_rollups.store.tables import SCHEMAS, Tables, TablesError
 from tests.delta import change_notes
 
 DROP = (date(2026, 1, 1), "prod", 9, ["orders"])

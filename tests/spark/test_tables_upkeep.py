@@ -16,9 +16,9 @@ from delta.tables import DeltaOptimizeBuilder, DeltaTable
 from pyspark.sql import SparkSession
 
 from exporter.domain.history.retention import retention_days
-from spark_rollups import ingest, spool_files
-from spark_rollups.tables import SCHEMAS, Tables
-from spark_rollups.upkeep import Retention, run_upkeep
+from spark_rollups.spool import ingest, spool_files
+from spark_rollups.stages.upkeep import Retention, run_upkeep
+from spark_rollups.store.tables import SCHEMAS, Tables
 from tests.delta import in_order, present, rows_of
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 

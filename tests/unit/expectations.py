@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Expectation
-from spark_rollups.schemas import EXPECTATIONS
+from spark_rollups.store.schemas import EXPECTATIONS
 from tests.judging import facts_of
 from tests.pointer import point_to
 

@@ -14,7 +14,7 @@ from pyarrow.fs import LocalFileSystem
 
 from exporter.storage import files
 from exporter.storage.files import ObjectPath, put
-from spark_rollups.lock import Lease
+from spark_rollups.store.lock import Lease
 from tests.waiting import until
 
 FOLDER = ObjectPath("s3://bucket", PurePosixPath("rollup.lock"))
@@ -89,6 +89,6 @@ def test_a_holder_whose_renewal_took_longer_than_its_lease_has_lost_it_and_takes
         time.sleep(EXPIRY)
         return put(path, write)
 
-    monkeypatch.setattr("spark_rollups.lock.put", slow)
+    monkeypatch.setattr("spark_rollups.store.lock.put", slow)
     until(lambda: not lease.sure, "a lease that is not sure", 20)
     until(lambda: list((tmp_path / "rollup.lock").glob("*.json")) == [], "its claim is gone", 20)

@@ -10,10 +10,10 @@ import pytest
 
 from exporter.domain.scoring.calibration import PARTITION, TOPIC, Accepted, Calibration, calibrations
 from exporter.domain.verdicts import Outage, TopicOverride
-from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from
-from spark_rollups.frames import arrow_schema
-from spark_rollups.learning import week_of
-from spark_rollups.schemas import MAXIMA
+from spark_rollups.spark.frames import arrow_schema
+from spark_rollups.stages.calibration import UNITS, Exclusions, units, unusual_from
+from spark_rollups.stages.learning import week_of
+from spark_rollups.store.schemas import MAXIMA
 from tests.unit.test_calibration import alarms
 
 NOW = datetime(2026, 3, 30, tzinfo=UTC)

@@ -18,7 +18,7 @@ from exporter.backfill.spool_streams import SpoolStreams
 from exporter.domain.history.rows import Inventory, Source, Window
 from exporter.history.spool import Spool
 from exporter.history.tables import ForeignFileError, read_columns, table_of
-from spark_rollups.spool_files import list_spool
+from spark_rollups.spool.spool_files import list_spool
 from tests.foreign import flips
 
 ROWS = [

@@ -11,10 +11,10 @@ import pytest
 from exporter.domain.learning.rest_days import Rests
 from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS
 from exporter.domain.verdicts import TopicOverride, Verdict
-from spark_rollups.folding import STREAMS_NOW
-from spark_rollups.frames import arrow_schema
-from spark_rollups.schemas import BASELINES
-from spark_rollups.verdicts import JUDGED, Rule, judge_batch
+from spark_rollups.spark.frames import arrow_schema
+from spark_rollups.stages.folding import STREAMS_NOW
+from spark_rollups.stages.verdicts import JUDGED, Rule, judge_batch
+from spark_rollups.store.schemas import BASELINES
 
 AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
 POLLED = AS_OF - timedelta(hours=3)

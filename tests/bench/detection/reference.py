@@ -15,7 +15,7 @@ from exporter.domain.learning.rest_days import DAY
 from exporter.domain.scoring.calibration import FALSE_ALARMS, TOPIC, Accepted, Calibration, Unusual, calibrations
 from exporter.domain.scoring.weekly_scores import maxima
 from exporter.domain.verdicts import HELD_FROM
-from spark_rollups.drops import COVERED
+from spark_rollups.stages.drops import COVERED
 from tests.bench.detection.history import first_week_of
 from tests.bench.detection.silences import FIRST_WEEK, Trial
 from tests.bench.detection.spool import CLUSTER

@@ -1,6 +1,6 @@
 """One batch of whole topics: from its new rows and known streams to rebuilt days and updated streams.
 
-Runs on Spark's workers. ``spark_rollups.folding`` says what the rows are.
+Runs on Spark's workers. ``spark_rollups.stages.folding`` says what the rows are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from exporter.domain.history.observation import Observed, observe
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from exporter.domain.polls.readings import State
-from spark_rollups.batches import (
+from spark_rollups.spark.batches import (
     MICROS,
     Names,
     column,
@@ -30,7 +30,7 @@ from spark_rollups.batches import (
     texts,
     values_at,
 )
-from spark_rollups.update_rows import NewRows, Task
+from spark_rollups.stages.update_rows import NewRows, Task
 
 RECENT_MICROS = 7 * DAY_HOURS * HOUR_MICROS
 """The span of ``records_7d``."""

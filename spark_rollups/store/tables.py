@@ -23,9 +23,9 @@ from exporter.storage.files import (
     make_folder,
     spark_uri,
 )
-from spark_rollups import schemas
-from spark_rollups.durable import read_text, write_whole
-from spark_rollups.frames import make_empty
+from spark_rollups.spark.frames import make_empty
+from spark_rollups.store import schemas
+from spark_rollups.store.durable import read_text, write_whole
 
 
 def conform(rows: DataFrame, schema: StructType, name: str) -> DataFrame:

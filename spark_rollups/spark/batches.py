@@ -26,7 +26,7 @@ MICROS = pa.timestamp("us", tz="UTC")
 def import_core(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Import what the stages of a rollup compute with, and pass rows on."""
     for name in ("update", "learning", "verdicts"):
-        importlib.import_module(f"spark_rollups.{name}")
+        importlib.import_module(f"spark_rollups.stages.{name}")
     return batches
 
 

@@ -31,7 +31,7 @@ from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import TIMESTAMPS_DIFFER_SECONDS
 from exporter.domain.scoring.calibration import Threshold
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, TopicOverride, Verdict
-from spark_rollups.batches import (
+from spark_rollups.spark.batches import (
     KEY,
     Names,
     column,
@@ -45,10 +45,10 @@ from spark_rollups.batches import (
     texts,
     values_at,
 )
-from spark_rollups.frames import apply_by_shard, arrow_schema
-from spark_rollups.learning import DAYS, baselines_from, hours_from
-from spark_rollups.schemas import EXPECTATIONS, optional
-from spark_rollups.schemas import VERDICTS as VERDICT_COLUMNS
+from spark_rollups.spark.frames import apply_by_shard, arrow_schema
+from spark_rollups.stages.learning import DAYS, baselines_from, hours_from
+from spark_rollups.store.schemas import EXPECTATIONS, optional
+from spark_rollups.store.schemas import VERDICTS as VERDICT_COLUMNS
 
 LEARNED = {
     "rule": "learned_rule",

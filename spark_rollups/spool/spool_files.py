@@ -24,8 +24,8 @@ from pyspark.sql.types import StructType
 
 from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, FIRST_YEAR, SCHEMA_VERSION, Source
 from exporter.storage.files import Location, ObjectPath, file_info, files_in, make_folder, move, open_file
-from spark_rollups.durable import write_whole
-from spark_rollups.schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
+from spark_rollups.store.durable import write_whole
+from spark_rollups.store.schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
 
 VERSION_KEY = b"topic_liveness.schema_version"
 EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)

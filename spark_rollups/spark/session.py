@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 from exporter import domain
 from exporter.java import java
 from exporter.storage.files import Location, ObjectPath, s3_endpoint, spark_uri
-from spark_rollups.failures import MORE_MEMORY, SessionEndedError, find_cause, is_lost_connection, shorten_error
-from spark_rollups.jars import DELTA, S3, JarsError, fetch_jars
+from spark_rollups.spark.failures import MORE_MEMORY, SessionEndedError, find_cause, is_lost_connection, shorten_error
+from spark_rollups.spark.jars import DELTA, S3, JarsError, fetch_jars
 
 _DROPPED = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
 """A job leaves these out: it brings its own Spark, and options of the command set it up. Not under ``spark-submit``."""
@@ -222,7 +222,7 @@ def _ship(session: SparkSession) -> None:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = Path(folder, "topic_liveness_code.zip")
     with zipfile.ZipFile(archive, "w") as code:
-        for package in (Path(domain.__file__).parent, Path(__file__).parent):
+        for package in (Path(domain.__file__).parent, Path(__file__).parents[1]):
             root = package.parent.parent if package.name == "domain" else package.parent
             for path in sorted(package.rglob("*.py")):
                 code.write(path, path.relative_to(root))

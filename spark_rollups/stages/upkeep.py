@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.history.retention import retention_days
-from spark_rollups.batches import KEY
-from spark_rollups.learning import week_of
-from spark_rollups.spool_files import AHEAD
-from spark_rollups.tables import Tables
+from spark_rollups.spark.batches import KEY
+from spark_rollups.spool.spool_files import AHEAD
+from spark_rollups.stages.learning import week_of
+from spark_rollups.store.tables import Tables
 
 _BY_RUN = ("calibration", "verdicts")
 _DATED_BY = {

@@ -32,7 +32,7 @@ from exporter.domain.scoring.calibration import (
 )
 from exporter.domain.scoring.weekly_scores import Maxima, maxima
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS
-from spark_rollups.batches import (
+from spark_rollups.spark.batches import (
     KEY,
     Names,
     column,
@@ -45,8 +45,8 @@ from spark_rollups.batches import (
     seconds,
     structs_of,
 )
-from spark_rollups.frames import apply_by_shard, arrow_schema
-from spark_rollups.schemas import BASELINES, MAXIMA, optional
+from spark_rollups.spark.frames import apply_by_shard, arrow_schema
+from spark_rollups.store.schemas import BASELINES, MAXIMA, optional
 
 LEARNED = StructType([StructField("baseline", optional(BASELINES)), StructField("maximum", optional(MAXIMA))])
 """A row has either a baseline or a maximum."""

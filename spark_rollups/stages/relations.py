@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from exporter.domain.groups.readers import Readership
 from exporter.domain.judging.evidence import describe_readers, describe_replica
 from exporter.domain.verdicts import SILENT, Verdict
-from spark_rollups.frames import arrow_schema
+from spark_rollups.spark.frames import arrow_schema
 
 KNOWN_FOR = timedelta(days=2)
 """How long a row counts: exporters write one a day where nothing changes."""

@@ -19,12 +19,12 @@ from exporter.domain.arrays import runs
 from exporter.domain.history.hourly_activity import BACKFILLED, INVENTORY, POLLED
 from exporter.domain.history.observation import Polls
 from exporter.domain.history.rows import Source
-from spark_rollups.batches import KEY
-from spark_rollups.frames import apply_by_shard, arrow_schema, make_empty
-from spark_rollups.schemas import DAILY, STREAMS, optional
-from spark_rollups.tables import Tables
-from spark_rollups.update import update
-from spark_rollups.update_rows import LATER_INVENTORY, Observers, Task
+from spark_rollups.spark.batches import KEY
+from spark_rollups.spark.frames import apply_by_shard, arrow_schema, make_empty
+from spark_rollups.stages.update import update
+from spark_rollups.stages.update_rows import LATER_INVENTORY, Observers, Task
+from spark_rollups.store.schemas import DAILY, STREAMS, optional
+from spark_rollups.store.tables import Tables
 
 INVENTORY_SPAN = timedelta(days=2)
 """Span of the inventory that has every existing partition, because an exporter lists each one daily."""

@@ -1,6 +1,6 @@
 """The new rows of a batch of whole topics, and their conversion for the fold.
 
-Runs on Spark's workers. ``spark_rollups.folding`` says what the rows are.
+Runs on Spark's workers. ``spark_rollups.stages.folding`` says what the rows are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from exporter.domain.history.days import StreamTotals
 from exporter.domain.history.hourly_activity import BACKFILLED, CARRIED, INVENTORY, POLLED, Moments
 from exporter.domain.history.observation import Failures, Listings, Polls, find_last_reads
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
-from spark_rollups.batches import (
+from spark_rollups.spark.batches import (
     Names,
     column,
     flags,

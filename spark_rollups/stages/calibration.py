@@ -32,9 +32,9 @@ from exporter.domain.scoring.calibration import (
     find_judged_units,
 )
 from exporter.domain.verdicts import Outage, TopicOverride
-from spark_rollups.batches import KEY, Names, column, flags, floats, integers, numbers, seconds, table_of, texts
-from spark_rollups.frames import arrow_schema, shard_of_topic
-from spark_rollups.learning import monday, week_of, weeks_from
+from spark_rollups.spark.batches import KEY, Names, column, flags, floats, integers, numbers, seconds, table_of, texts
+from spark_rollups.spark.frames import arrow_schema, shard_of_topic
+from spark_rollups.stages.learning import monday, week_of, weeks_from
 
 UNITS = StructType(
     [

@@ -25,12 +25,12 @@ from exporter.domain.learning.drops import (
 )
 from exporter.domain.learning.hours import Integers
 from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS
-from spark_rollups.batches import column, integers, table_of, texts
-from spark_rollups.frames import arrow_schema, compute_once
-from spark_rollups.schemas import DATE, DROPS, make_required
+from spark_rollups.spark.batches import column, integers, table_of, texts
+from spark_rollups.spark.frames import arrow_schema, compute_once
+from spark_rollups.store.schemas import DATE, DROPS, make_required
 
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
-    from spark_rollups.tables import Tables
+    from spark_rollups.store.tables import Tables
 
 RECHECKED_DAYS = 3
 """Days checked in each run, because a day may have ended since the last run without a record."""

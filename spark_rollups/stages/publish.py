@@ -19,10 +19,10 @@ from exporter.domain.scoring.calibration import Calibration
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.storage.checksums import checksum_of, checksums_below
 from exporter.storage.files import Location, delete_folder, files_below, make_folder, open_file, spark_uri, sync
-from spark_rollups.durable import sync_tree, write_whole
-from spark_rollups.schemas import EXPECTATIONS
-from spark_rollups.tables import conform
-from spark_rollups.verdicts import LEARNED
+from spark_rollups.stages.verdicts import LEARNED
+from spark_rollups.store.durable import sync_tree, write_whole
+from spark_rollups.store.schemas import EXPECTATIONS
+from spark_rollups.store.tables import conform
 
 KEPT_SETS = 5
 """So many published sets stay, for whoever is reading one and for a look back."""

@@ -21,9 +21,8 @@ from pyspark.sql import functions as F
 
 from exporter.domain.formatting import plural
 from exporter.storage.files import Location, make_folder, spark_uri
-from spark_rollups.durable import read_text, sync_tree, write_whole
-from spark_rollups.frames import spread
-from spark_rollups.spool_files import (
+from spark_rollups.spark.frames import spread
+from spark_rollups.spool.spool_files import (
     RefusedFileError,
     SpoolTable,
     count_rows,
@@ -32,7 +31,8 @@ from spark_rollups.spool_files import (
     list_spool,
     put_aside,
 )
-from spark_rollups.tables import Tables, TablesError
+from spark_rollups.store.durable import read_text, sync_tree, write_whole
+from spark_rollups.store.tables import Tables, TablesError
 
 _BEFORE = timedelta(minutes=10)
 """Files of tables are synced that changed from so long before the run on: another host's clock may set their times."""

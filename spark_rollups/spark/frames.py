@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_rollups.batches import import_core
+from spark_rollups.spark.batches import import_core
 
 _ROWS_A_SHARD = 400_000
 _STREAMS_A_SHARD = 2_000

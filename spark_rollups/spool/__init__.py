@@ -1,0 +1,1 @@
+"""Spool files of the exporter, and how their rows get into tables."""
