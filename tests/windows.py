@@ -11,8 +11,8 @@ from exporter.domain.history.rows import Window
 def merge_windows(window: Window, later: Window) -> Window:
     """Return the window over both intervals; ``later`` follows the other in time."""
     resolutions = [each for each in (window.resolution_seconds, later.resolution_seconds) if each is not None]
-    counted = ("polls_ok", "future_timestamps", "offset_regressions")
-    names = ("last_advance", "end_offset", "max_timestamp", "reason")
+    counted = ("polls_ok", "offset_regressions")
+    names = ("last_advance", "end_offset", "reason")
     newest: dict[str, Any] = {name: _first(getattr(later, name), getattr(window, name)) for name in names}
     return replace(
         later,

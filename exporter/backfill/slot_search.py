@@ -72,7 +72,6 @@ class Windows(ColumnSet):
     last_advance: Floats
     """As ``first_advance``, but in the slot of the newest record, of which it is the time."""
     resolution: Floats
-    max_timestamp: Floats
     future: Flags
     """Whether a record that is dated after the history hides when the others were written."""
     reason: Codes
@@ -226,7 +225,6 @@ class _Search:
         is_last[:-1] = ~follows
         limit = np.where(slots.end < mine.end, slots.end, slots.end + FUTURE_SLACK_SECONDS)
         with_newest = is_last & mine.at_end & (slots.first <= mine.newest) & (mine.newest < limit)
-        newest = np.where(with_newest, mine.newest, np.nan)
         found = Windows(
             row=mine.row,
             start=slots.start,
@@ -234,9 +232,8 @@ class _Search:
             start_offset=slots.start_offset,
             end_offset=end_offset,
             first_advance=slots.first,
-            last_advance=np.where(with_newest, np.minimum(newest, slots.end), slots.first),
+            last_advance=np.where(with_newest, np.minimum(mine.newest, slots.end), slots.first),
             resolution=np.where(np.isnan(slots.first), slots.end - slots.start, float(self._slot)),
-            max_timestamp=newest,
             future=slots.future,
             reason=np.zeros(len(slots), dtype=np.int8),
         )

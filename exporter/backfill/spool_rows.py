@@ -32,7 +32,6 @@ def window_rows(request: Request, cutoffs: Cutoffs, windows: Windows) -> pa.Tabl
         "resolution_seconds": windows.resolution,
         "start_offset": make_nullable(windows.start_offset, failed),
         "end_offset": make_nullable(windows.end_offset, failed),
-        "max_timestamp": windows.max_timestamp,
         "future_timestamps": windows.future.astype(np.int64),
         "offset_regressions": np.zeros(len(windows), dtype=np.int64),
         "reason": _reasons(windows.reason),

@@ -13,11 +13,10 @@ from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Row
 from exporter.domain.history.rows import Source, Window
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import ANSWERED, REASONS, State
-from exporter.domain.polls.table import STATE_CODES, Snapshot, Table
+from exporter.domain.polls.readings import ANSWERED, REASONS
+from exporter.domain.polls.table import Snapshot, Table
 from exporter.history.tables import Column, look_up_names, make_nullable, spool_table
 
-_FUTURE = STATE_CODES[State.FUTURE]
 _PARTITION_BITS = 32
 
 
@@ -37,8 +36,6 @@ class _Folded(ColumnSet):
     resolution: Floats
     start_offset: Offsets
     end_offset: Offsets
-    max_timestamp: Floats
-    future_timestamps: NDArray[np.int32]
     offset_regressions: NDArray[np.int32]
 
     def find_changed(self) -> Rows:
@@ -61,9 +58,6 @@ class _Folded(ColumnSet):
         self.start_offset[streams[first]] = (table.latest[rows] - gained)[first]
         self.read[streams] = True
         self.end_offset[streams] = table.latest[rows]
-        newest = table.newest[rows]
-        self.max_timestamp[streams] = np.where(np.isnan(newest), self.max_timestamp[streams], newest)
-        self.future_timestamps[streams] += table.state[rows] == _FUTURE
         self.offset_regressions[streams] += table.restarted[rows] & ~advanced
         self.records[streams] += gained
         streams, rows = streams[advanced], rows[advanced]
@@ -187,8 +181,7 @@ class OpenWindow:
             "resolution_seconds": folded.resolution[streams],
             "start_offset": make_nullable(folded.start_offset[streams], unread),
             "end_offset": make_nullable(folded.end_offset[streams], unread),
-            "max_timestamp": folded.max_timestamp[streams],
-            "future_timestamps": folded.future_timestamps[streams],
+            "future_timestamps": 0,
             "offset_regressions": folded.offset_regressions[streams],
             "reason": look_up_names(REASONS, folded.reason[streams].astype(np.intp) - 1),
         }

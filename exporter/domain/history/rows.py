@@ -68,8 +68,8 @@ class Window:
     resolution_seconds: float | None = None
     start_offset: int | None = None
     end_offset: int | None = None
-    max_timestamp: float | None = None
     future_timestamps: int = 0
+    """Of a backfill: whether a record that is dated after the history hides when the others were written."""
     offset_regressions: int = 0
     reason: str | None = None
 
