@@ -71,7 +71,6 @@ def coverage_rows(request: Request, cutoffs: Cutoffs) -> pa.Table:
                 # Not rounded to a slot: two runs within an hour are two rows.
                 window_start=max(0.0, end - request.horizon),
                 window_end=end,
-                polls_ok=1,
                 last_good_poll=end,
                 interval_seconds=request.horizon,
             )

@@ -241,7 +241,6 @@ class History:
             source=Source.POLL,
             window_start=window.start,
             window_end=end,
-            polls_ok=0 if window.behind else window.polls_ok,
             last_good_poll=None if window.behind else window.last_good_poll,
             interval_seconds=self._interval,
         )

@@ -108,7 +108,6 @@ class OpenWindow:
     last_poll: float
     behind: bool = False
     """Whether the clock is behind earlier rows: no silence is proved then."""
-    polls_ok: int = 0
     last_good_poll: float | None = None
     by_new_clock: list[pa.Table] = field(default_factory=list)
     """Advances from before the clock was set, by the new clock."""
@@ -139,7 +138,6 @@ class OpenWindow:
         self._folded.fold_read(self._stream[rows], table, rows, snapshot.taken_at, moved)
         self._listed_polls += 1
         if not len(table) or len(unread) < len(table):
-            self.polls_ok += 1
             self.last_good_poll = snapshot.taken_at
 
     def _number(self, snapshot: Snapshot) -> None:

@@ -36,14 +36,13 @@ def read_coverage(
         # Not bare least(), which takes a null for absent: an interval without a good poll proves nothing.
         F.when(last_good.isNotNull(), F.least(last_good, end)).alias("last"),
         ((F.col("window_end") > start) & (F.col("source") == Source.POLL.value)).alias("polled"),
-        ((F.col("window_end") > start) & (F.col("polls_ok") > 0)).alias("good_in_week"),
-        (F.col("polls_ok") > 0).alias("good"),
+        ((F.col("window_end") > start) & last_good.isNotNull()).alias("good_in_week"),
         F.to_date("window_start").alias("first_day"),
-        F.to_date(F.coalesce(last_good, "window_start")).alias("last_day"),
+        F.to_date(last_good).alias("last_day"),
         "interval_seconds",
     )
     before = Window.partitionBy("cluster").orderBy("begin", "last").rowsBetween(Window.unboundedPreceding, -1)
-    seen = F.greatest(F.coalesce(F.max(F.when(F.col("good"), F.col("last"))).over(before), start), start)
+    seen = F.greatest(F.coalesce(F.max("last").over(before), start), start)
     long = F.unix_micros("begin") - F.unix_micros("seen") > round(SHORTEST_GAP_SECONDS * 1_000_000)
     rows = (
         known.withColumn("seen", seen)
@@ -52,7 +51,7 @@ def read_coverage(
             F.max("last").alias("last"),
             F.max(F.when(F.col("polled"), F.col("interval_seconds"))).alias("interval"),
             F.collect_set(F.when(F.col("good_in_week") & long, F.struct("seen", "begin"))).alias("gaps"),
-            F.collect_set(F.when(F.col("good"), F.struct("first_day", "last_day"))).alias("days"),
+            F.collect_set(F.when(F.col("last").isNotNull(), F.struct("first_day", "last_day"))).alias("days"),
         )
         .toArrow()
         .to_pylist()

@@ -112,7 +112,7 @@ def _polled_spans(tables: Tables, first: date) -> Mapping[str, Mapping[tuple[str
 
     Spans are begins and ends in Unix microseconds.
     """
-    seen = (F.col("window_end") > F.lit(first).cast("timestamp")) & (F.col("polls_ok") > 0)
+    seen = (F.col("window_end") > F.lit(first).cast("timestamp")) & F.col("last_good_poll").isNotNull()
     moments = F.unix_micros("window_start").alias("begin"), F.unix_micros("window_end").alias("end")
     table = tables.read("coverage").where(seen).select("cluster", "exporter", "source", *moments).toArrow()
     by = table.group_by(["cluster", "exporter", "source"]).aggregate([("begin", "list"), ("end", "list")])

@@ -170,5 +170,5 @@ def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
             "locked": 0,
             "closed": 0,
         }
-        assert all(row["polls_ok"] for row in rows(exporter.history, "coverage", "good"))
-        assert sum(row["polls_ok"] for row in rows(exporter.history, "coverage", "closed")) == 0
+        assert all(row["last_good_poll"] for row in rows(exporter.history, "coverage", "good"))
+        assert not any(row["last_good_poll"] for row in rows(exporter.history, "coverage", "closed"))

@@ -107,7 +107,7 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     rows = rows_of(exporter.history, "windows")
     assert sum(row["records"] for row in rows if row["topic"] == "orders") == counted
     coverage = rows_of(exporter.history, "coverage")
-    assert sum(row["polls_ok"] for row in coverage) > 0
+    assert any(row["last_good_poll"] for row in coverage)
     relation = max(rows_of(exporter.history, "relations"), key=lambda row: row["observed_at"])
     assert (relation["topic"], relation["consumer_groups"], relation["replica_of_topic"]) == ("orders", 1, None)
     assert relation["disk_bytes"] == size

@@ -183,7 +183,7 @@ def verdicts_of_earlier_weeks() -> Iterator[dict[str, Any]]:
 
 
 def coverage(
-    cluster: str, start: datetime, end: datetime, *, polls_ok: int = 60, step: timedelta = HOUR
+    cluster: str, start: datetime, end: datetime, *, good: bool = True, step: timedelta = HOUR
 ) -> Iterator[dict[str, Any]]:
     """Polls once a minute, summed up by ``step``."""
     while start < end:
@@ -193,8 +193,7 @@ def coverage(
             "source": "poll",
             "window_start": start,
             "window_end": start + step,
-            "polls_ok": polls_ok,
-            "last_good_poll": start + step - timedelta(seconds=10) if polls_ok else None,
+            "last_good_poll": start + step - timedelta(seconds=10) if good else None,
             "interval_seconds": 60.0,
             "date": start.date(),
         }
@@ -332,7 +331,7 @@ def story() -> dict[str, list[dict[str, Any]]]:
         ],
         "coverage": [
             *coverage("prod", AS_OF - 25 * DAY, gap),
-            *coverage("prod", gap, gap + 2 * HOUR, polls_ok=0),
+            *coverage("prod", gap, gap + 2 * HOUR, good=False),
             *coverage("prod", gap + 5 * HOUR, AS_OF),
             *coverage("edge|<b>", AS_OF - 10 * DAY, AS_OF - 4 * DAY),
         ],

@@ -134,7 +134,6 @@ class World:
                             Source.BACKFILL,
                             since,
                             until,
-                            1,
                             until,
                             until - since,
                         )
@@ -239,7 +238,6 @@ class _Run:
                 Source.POLL,
                 start,
                 end,
-                polls,
                 last,
                 600.0,
             )

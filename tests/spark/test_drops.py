@@ -31,7 +31,7 @@ def covered(day: date, since: float, until: float, exporter: str = "a") -> tuple
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     begin, end = midnight + timedelta(hours=since), midnight + timedelta(hours=until)
     values: dict[str, object] = {"cluster": "prod", "exporter": exporter, "source": "poll", "date": day}
-    values |= {"window_start": begin, "window_end": end, "polls_ok": 9, "last_good_poll": begin}
+    values |= {"window_start": begin, "window_end": end, "last_good_poll": begin}
     values |= {"interval_seconds": 60.0}
     return tuple(values[name] for name in COVERAGE.names)
 

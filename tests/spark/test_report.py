@@ -209,13 +209,12 @@ def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) ->
         for row in coverage("two", AS_OF - 3 * DAY, AS_OF):
             yield row | {"exporter": "exporter-1"}
         for row in coverage("slow", week - HOUR, AS_OF):
-            slow = {"polls_ok": 1, "interval_seconds": 3600.0}
-            yield row | slow | {"last_good_poll": row["window_start"] + MINUTE}
+            yield row | {"interval_seconds": 3600.0, "last_good_poll": row["window_start"] + MINUTE}
         for row in coverage("backfilled", AS_OF - 28 * DAY, AS_OF - HOUR, step=28 * DAY - HOUR):
-            yield row | {"source": "backfill", "polls_ok": 1}
+            yield row | {"source": "backfill"}
         yield from coverage("backfilled", AS_OF - HOUR, AS_OF)
         yield from coverage("failing", week, AS_OF - DAY)
-        yield from coverage("failing", AS_OF - DAY, AS_OF, polls_ok=0)
+        yield from coverage("failing", AS_OF - DAY, AS_OF, good=False)
         yield from coverage("old", AS_OF - 20 * DAY, AS_OF - 19 * DAY)
         yield from coverage("later", AS_OF + HOUR, AS_OF + DAY)
 

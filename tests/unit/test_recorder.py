@@ -129,7 +129,7 @@ def test_each_life_of_a_topic_has_its_own_window(bench: Bench) -> None:
 
 
 def test_polls_that_gave_nothing_prove_nothing(bench: Bench) -> None:
-    """Coverage counts them, and a partition that could not be read has a window with the reason, and it only."""
+    """Coverage ends with the last good one; a partition that could not be read has a window with the reason alone."""
     bench.poll()
     bench.source.failures[IDLE] = Answer(reason=Reason.NOT_LEADER)
     bench.poll()
@@ -137,7 +137,7 @@ def test_polls_that_gave_nothing_prove_nothing(bench: Bench) -> None:
     bench.poll()
     bench.flush()
     (row,) = bench.rows("coverage")
-    assert row["polls_ok"] == 2
+    assert row["last_good_poll"].timestamp() == 1_000_080.0
     (window,) = bench.rows("windows")
     assert (window["topic"], window["reason"]) == ("idle", "not-leader")
     assert (window["polls_ok"], window["records"]) == (1, 0)
@@ -151,8 +151,6 @@ def test_polls_that_could_read_nothing_are_not_counted_twice(bench: Bench) -> No
     for gained in (0, 5):
         bench.poll(gained=gained)
     bench.flush()
-    (coverage,) = bench.rows("coverage")
-    assert coverage["polls_ok"] == 2
     assert {row["topic"]: row["polls_ok"] for row in bench.rows("windows")} == {"orders": 2, "idle": 2}
 
 
@@ -372,7 +370,6 @@ def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(benc
     bench.flush()
     assert {table: bench.rows(table) for table in tables} == written
     assert [row["records"] for row in written["windows"]] == [2]
-    assert [row["polls_ok"] for row in written["coverage"]] == [3]
 
 
 def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: Bench) -> None:
@@ -386,7 +383,6 @@ def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: B
     assert bench.records() == 60
     proved = [(row["window_start"], row["last_good_poll"]) for row in coverage if row["last_good_poll"] is not None]
     assert proved == sorted(proved), "no time is proved twice"
-    assert all(row["polls_ok"] > 0 or row["last_good_poll"] is None for row in coverage)
     for rows in (windows, coverage):
         assert len(set(starts(rows))) == len(rows)
     for row in windows:

@@ -83,8 +83,8 @@ class Coverage:
     source: str
     window_start: float
     window_end: float
-    polls_ok: int
     last_good_poll: float | None
+    """None where no poll was good: then it proves nothing."""
     interval_seconds: float
 
 

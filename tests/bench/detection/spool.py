@@ -50,7 +50,6 @@ def write_spool(
         "window_start": _moments(fleet, ends - every),
         "window_end": _moments(fleet, ends),
         "last_good_poll": _moments(fleet, ends),
-        "polls_ok": np.ones(number, np.int64),
         "interval_seconds": np.full(number, every * 3600.0),
     }
     _write(history, Coverage, coverage, part)
