@@ -41,7 +41,7 @@ def evidence(row: StreamFacts) -> str:
     else:
         after = [_misdated(row), _proved_until(row), _siblings(row), row.replication, _readers(row)]
         clauses = [None if row.last_record is not None else _unseen(row), *_reasons(row), *after]
-    return "; ".join(clause for clause in clauses if clause)
+    return "; ".join(filter(None, clauses))
 
 
 def _reasons(row: StreamFacts) -> list[str | None]:
@@ -113,11 +113,6 @@ def _by_wall_clock(row: StreamFacts) -> str | None:
     if not _by_period(row):
         return None
     return "by its few gaps" if row.rule == GAPS else "by its period, not calibrated"
-
-
-def proves_death_before_polls(dead_from: float | None, polled_from: float | None) -> bool:
-    """Return whether a stream was dead at its first poll (both Unix seconds, None where unknown)."""
-    return dead_from is not None and polled_from is not None and dead_from <= polled_from
 
 
 def _abandoned(row: StreamFacts) -> str | None:
@@ -192,9 +187,10 @@ def _usual_silence(row: StreamFacts) -> str | None:
     if row.last_advance is None or row.history_start is None or row.largest_silence_seconds is None:
         return None
     chosen_by = row.last_advance if row.baseline_of is None else row.baseline_of
-    if find_baseline_end(chosen_by) <= row.history_start:
+    until = FIRST_MONDAY + float(week_of(np.array([chosen_by]))[0]) * _WEEK
+    if until <= row.history_start:
         return None
-    baseline = _describe_baseline(row.history_start, chosen_by, row.observed_seconds)
+    baseline = _describe_baseline(row.history_start, until, row.observed_seconds)
     if row.largest_silence_seconds < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
     else:
@@ -208,13 +204,12 @@ def _usual_silence(row: StreamFacts) -> str | None:
     return f"in the {baseline} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
 
 
-def _describe_baseline(history_start: float, last_advance: float, observed_seconds: float | None) -> str:
+def _describe_baseline(history_start: float, until: float, observed_seconds: float | None) -> str:
     """Return the span that a stream was judged by: ``22 days before Mon 2026-03-02, of which 9 were observed,``.
 
     How much was observed is left out if it was nearly all, or if that is unknown. The span ends with the Monday (UTC)
-    before ``last_advance``: silences that ended later are not in the baseline.
+    before the last advance: silences that ended later are not in the baseline.
     """
-    until = find_baseline_end(last_advance)
     span = until - history_start
     # The first day counts, so that no silence of the span lies before it.
     days, before = math.ceil(span / _DAY), f" before {moment(until)[:_DATE]}"
@@ -225,11 +220,6 @@ def _describe_baseline(history_start: float, last_advance: float, observed_secon
         if (seen := math.floor(observed_seconds / _DAY)) < days:
             return f"{length}{before}, of which {seen} {'was' if seen == 1 else 'were'} observed,"
     return (f"{days // 7} weeks" if days >= 14 and days % 7 == 0 else length) + before
-
-
-def find_baseline_end(last_advance: float) -> float:
-    """Return the Monday (UTC) before a last advance: the end of its baseline."""
-    return FIRST_MONDAY + float(week_of(np.array([last_advance]))[0]) * _WEEK
 
 
 _DATE = len("Mon 2026-03-02")
@@ -252,18 +242,18 @@ def _limits(row: StreamFacts) -> str | None:
         died = dead if dead_from is None else f"{dead} since {dead_from}"
         if row.verdict == Verdict.DEAD:
             return died
-        if row.last_advance is None or proves_death_before_polls(row.expected_by, row.polled_from):
-            return "; ".join(clause for clause in (died, _abandoned(row)) if clause)
-        dead_after = 0.0
-        if row.expected_by is not None and row.last_advance is not None:
-            dead_after = row.expected_by - row.last_advance
+        by, polled_from = row.expected_by, row.polled_from
+        dead_at_first_poll = by is not None and polled_from is not None and by <= polled_from
+        if row.last_advance is None or dead_at_first_poll:
+            return "; ".join(filter(None, (died, _abandoned(row))))
+        dead_after = 0.0 if by is None else by - row.last_advance
         return f"{died}; retired after {duration(float(find_retirement(dead_after)))} of silence"
     if row.verdict == Verdict.HELD:
         return _if_proved(row, from_)
     if row.verdict in (Verdict.SUSPECT, Verdict.LATE):
         suspect = from_ if row.verdict == Verdict.SUSPECT else None
         dead_later = None if dead_from is None else f"dead from {dead_from}"
-        return "; ".join(clause for clause in (suspect, dead_later) if clause)
+        return "; ".join(filter(None, (suspect, dead_later)))
     if row.expected_by is None:
         return None
     return f"dead from {moment(row.expected_by)}{' if still silent' if row.expected_by < row.as_of else ''}"
