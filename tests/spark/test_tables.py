@@ -95,7 +95,7 @@ def test_a_commit_that_nobody_finds_is_no_commit(spark: SparkSession, tmp_path: 
 def test_moments_in_files_are_those_of_utc_for_every_reader(spark: SparkSession, tmp_path: Path) -> None:
     """Others than Spark would take a moment without a zone for one of their own."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    row = ("c", "e", "poll", at, at, 1, 1, 1, 0, at, 300.0, at.date())
+    row = ("c", "e", "poll", at, at, at, 300.0, at.date())
     Tables(spark, tmp_path).append("coverage", spark.createDataFrame([row], COVERAGE))
     (file,) = tmp_path.glob("tables/coverage/date=*/*.parquet")
     assert pq.read_schema(file).field("window_start").type == pa.timestamp("us", tz="UTC")
