@@ -232,49 +232,6 @@ def explain(
     return ExitCode.DONE
 
 
-@topic_liveness.command()
-@config_option
-@exporter_options
-@click.option("--cluster", metavar="NAME", help="Only this cluster.")
-@click.option("--format", "style", type=click.Choice(["table", "json", "nagios"]), default="table", show_default=True)
-def status(config: Path | None, url: str | None, cluster: str | None, style: str, **access: Any) -> int:
-    """List what is dead, suspect or unreadable now, and incidents.
-
-    Examples:
-      topic-liveness status --url http://localhost:9797
-      topic-liveness status --config prod.yaml --format json | jq '.items[].topic'
-      topic-liveness status --url https://exporter:9797 --ca-file ca.crt --format nagios
-
-    It asks the exporter at --url, else at web.listen of the configuration. Where none runs,
-    `report` and `explain --history` show what the last rollup published.
-    Exit codes: 0 nothing to list; 1 something is listed, a cluster is not read, or verdicts
-    are not known; 2 nothing could be asked. With --format nagios those of monitoring
-    plug-ins: 0 OK, 1 WARNING (suspect or unreadable), 2 CRITICAL (dead or an incident),
-    3 UNKNOWN (not read, not judged, or nothing could be asked).
-    """
-    from exporter.commands import status as listing
-    from exporter.commands.api_client import Access, ApiClient, ApiError, exporter_here
-    from exporter.web.config_file import WebConfigError
-
-    # The command prints the error itself; the log would repeat it.
-    set_up_logging("critical", "text")
-    try:
-        given = Access(**access)
-        client = (
-            ApiClient(url, given) if url is not None else exporter_here(job_settings(config, None, None).web, given)
-        )
-        with client, show_waiting("asking the exporter"):
-            found = listing.read_status(client, cluster)
-    except (ApiError, SettingsError, WebConfigError) as error:
-        if style == "nagios":
-            click.echo(f"UNKNOWN: {' '.join(str(error).split())}")
-            return listing.PlugIn.UNKNOWN
-        click.echo(f"Error: {error}", err=True)
-        return ExitCode.NOT_STARTED
-    listing.write(sys.stdout, found, style, time.time())
-    return found.code(style)
-
-
 @topic_liveness.command(epilog=OFFSETS)
 @click.option("--topic", "topics", multiple=True, metavar="REGEX", help="Topics whose whole name matches; repeatable.")
 @click.option("--time", "times", multiple=True, required=True, metavar="TIME", help="What to look up; repeatable.")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from exporter.settings.schema import WebSettings
 
 TIMEOUT_SECONDS = 10.0
-PAGE = 1000
 
 
 class ApiError(Exception):
@@ -101,17 +100,6 @@ class ApiClient:
         if not isinstance(body, dict):
             raise ApiError(f"{self.shown} does not answer as an exporter does")
         return body
-
-    def read_all_items(
-        self, path: str, given: Sequence[tuple[str, str]]
-    ) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-        """Return the first page of a list and the items of all its pages. Raises ApiError."""
-        items: list[Mapping[str, Any]] = []
-        while True:
-            page = self.ask(path, [*given, ("limit", str(PAGE)), ("offset", str(len(items)))])
-            items += page["items"]
-            if len(items) >= page["total"] or not page["items"]:
-                return page, items
 
     def _step(self, error: Exception) -> str:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):

@@ -83,7 +83,9 @@ def explanation_of(subject: Subject, settings: Settings, cluster: str | None, ex
             with exporter:
                 record = _ask(exporter, subject, cluster)
         except ApiError as error:
-            exporter, record = str(error), {}
+            exporter = str(error)
+        except (KeyError, TypeError) as error:
+            exporter = f"{exporter.shown} does not answer as an exporter of this version does: {error!r}"
         else:
             return Explanation({**record, "weekly_scores": _past_weeks(record, published)}, exporter.shown)
     if published is None or not published.rows:

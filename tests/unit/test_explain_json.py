@@ -111,14 +111,17 @@ def test_both_say_by_which_incident_a_topic_and_its_partitions_are_held(
 ) -> None:
     """Twenty topics of thirty fell silent together: topic and partitions are held by one incident, not dead.
 
-    A partition that was dead long before is held with its topic.
+    A partition that was dead long before is held with its topic. The start page says it first.
     """
     others = {f"bills-{number}": (6, 6) if number < 19 else (0.5, 0.5) for number in range(29)}
-    whole, one = alike(scene(tmp_path, {"orders": (6, 90), **others}, monkeypatch), capsys)
+    made = scene(tmp_path, {"orders": (6, 90), **others}, monkeypatch)
+    whole, one = alike(made, capsys)
     explanations = [whole, one, *whole["partitions"]]
     assert {each["verdict"] for each in explanations} == {"held"}
     assert len({each["incident"] for each in explanations} - {None}) == 1
     assert all("held: 20 of 30 topics fell silent together" in each["evidence"] for each in explanations)
+    with served(made[1]) as running:
+        assert "<h1>20 topics are held: 1 incident</h1>" in get(f"http://{running.address}", timeout=20).text
 
 
 def test_without_an_answer_the_published_files_are_read(
