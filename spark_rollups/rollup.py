@@ -24,7 +24,7 @@ from exporter.domain.verdicts import Outage, TopicOverride
 from exporter.storage.files import Location
 from spark_rollups.progress import Progress
 from spark_rollups.spark.batches import KEY
-from spark_rollups.spark.frames import arrow_schema, compute_once, merge_parts, spread, start_workers
+from spark_rollups.spark.frames import arrow_schema, compute_once, merge_parts, spread, start_worker
 from spark_rollups.spool import ingest, spool_files
 from spark_rollups.stages.calibration import calibrate
 from spark_rollups.stages.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
@@ -66,7 +66,7 @@ def run_rollup(spark: SparkSession, history: Location, request: RollupRequest, p
     If tables are damaged, the next run after a repair by hand rebuilds all days.
     """
     spark.catalog.clearCache()
-    start_workers(spark)
+    start_worker(spark)
     tables = Tables(spark, history)
     tables.guard = progress.guard
     tables.notes()  # raises where another release made them, which finds them as they are

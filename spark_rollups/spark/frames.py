@@ -32,15 +32,17 @@ def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
     return shards
 
 
-def start_workers(spark: SparkSession) -> None:
-    """Start Python workers in the background, and return at once: files are taken in while they import the core."""
+def start_worker(spark: SparkSession) -> None:
+    """Start a Python worker in the background, and return at once: files are taken in while it imports the core.
+
+    A small fleet needs no second one, and with a large one it does not matter.
+    """
 
     def start() -> None:
-        count = spark.sparkContext.defaultParallelism
         with suppress(Exception):  # the first stage that needs workers says what is wrong
-            spark.range(0, count, 1, count).mapInArrow(import_core, "id long").collect()
+            spark.range(0, 1, 1, 1).mapInArrow(import_core, "id long").collect()
 
-    threading.Thread(target=start, name="workers", daemon=True).start()
+    threading.Thread(target=start, name="worker", daemon=True).start()
 
 
 def merge_parts(rows: DataFrame, shards: int) -> DataFrame:
