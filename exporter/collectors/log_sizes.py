@@ -16,7 +16,7 @@ from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import GONE
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
-from exporter.kafka.kafka_python_answers import LOG_DIRS, log_ignored_properties
+from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.kafka.process import RemoteClient
 
 
@@ -70,7 +70,6 @@ class Inspector(SnapshotSink):
 
         try:
             with self._client() as client:
-                log_ignored_properties(self._cluster, "log sizes", client.left_out())
                 for broker, logs in ask_brokers(client, metadata, self._clock, self._brokers, enough):
                     self._brokers = {**self._brokers, broker: logs}
                     inspection.lookups[LOG_DIRS] += len(logs.layout)

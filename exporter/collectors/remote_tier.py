@@ -22,7 +22,7 @@ from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, NewestSe
 from exporter.domain.polls.readings import ANSWERED, Reason, rows_with
 from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, Snapshot, Table
 from exporter.domain.ports import ByTime, Clock, SnapshotSink, SourceError
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, log_ignored_properties
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.process import RemoteClient
 
 BY_TIME = "by-time"
@@ -154,7 +154,6 @@ class TierWatch(SnapshotSink):
             return
         longest_ago = np.argsort(self._results(table, rows).answered_at, kind="stable")
         with self._tiers() as client:
-            log_ignored_properties(self._cluster, "the offsets of the remote tier", client.left_out())
             for some in self._batches(rows[longest_ago], enough):
                 part = Membership.make_bare(table.layout, table.led_by).part(some)
                 for spec in self._specs:

@@ -116,7 +116,7 @@ def list_to(
                 if TIERED.intersection(request.times):
                     try:
                         tier = ending.enter_context(make_tier_client(cluster, settings))
-                        tier.left_out()  # connects
+                        tier.wants()  # connects
                     except SourceError as error:
                         tier = None
                         print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +63,10 @@ class KafkaPythonClient:
                 "next step: pip install '.[kafka-python]' in a checkout",
             ) from None
         try:
-            arguments, self.left_out = translate(Credentials(properties, aws_iam).properties)
+            arguments, left_out = translate(Credentials(properties, aws_iam).properties)
         except ValueError as error:
             raise SourceError(Reason.OTHER, str(error)) from None
+        _log_left_out(str(properties["bootstrap.servers"]), left_out)
         # At level DEBUG it logs its whole configuration, passwords included; we log failures.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self._kafka = kafka
@@ -168,6 +170,13 @@ def translate(properties: Mapping[str, Property]) -> tuple[dict[str, Any], tuple
                 "format (PEM), their rights and the key's password"
             ) from None
     return arguments, tuple(sorted(set(given) - taken))
+
+
+@cache
+def _log_left_out(bootstrap: str, names: tuple[str, ...]) -> None:
+    """Log once the properties that kafka-python ignores, if any."""
+    if names:
+        log.info("%s: kafka-python ignores %s: they only tune librdkafka", bootstrap, ", ".join(names))
 
 
 def _address(part: str) -> str:

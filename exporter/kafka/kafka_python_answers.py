@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from functools import cache
-
-log = logging.getLogger(__name__)
-
 EARLIEST_LOCAL = "earliest-local"
 """The first offset on the leader's own disk (KIP-405, brokers 3.5 and newer)."""
 LATEST_TIERED = "latest-tiered"
@@ -14,15 +9,3 @@ LATEST_TIERED = "latest-tiered"
 
 LOG_DIRS = "log-dirs"
 """DescribeLogDirs (brokers from 1.0): needs DESCRIBE on the cluster."""
-
-
-@cache
-def log_ignored_properties(cluster: str, wants: str, properties: tuple[str, ...]) -> None:
-    """Log once the properties that kafka-python ignores, if any."""
-    if properties:
-        log.info(
-            "cluster %s: kafka-python, which reads %s, ignores %s: they only tune librdkafka",
-            cluster,
-            wants,
-            ", ".join(properties),
-        )

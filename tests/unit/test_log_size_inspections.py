@@ -48,9 +48,6 @@ class Brokers:
             raise SourceError(Reason.OTHER, self.problem)
         yield self
 
-    def left_out(self) -> tuple[str, ...]:
-        return ()
-
     def log_sizes(self, wanted: Layout, broker: int) -> LogSizes:
         if broker == self.fails:
             raise SourceError(Reason.OTHER, "the process ended")

@@ -51,9 +51,6 @@ class Tiers:
             raise SourceError(Reason.OTHER, self.problem)
         yield self
 
-    def left_out(self) -> tuple[str, ...]:
-        return ()
-
     def tier(self, spec: str, membership: Membership) -> Answers:
         self.clock.time += self.seconds * len(membership.layout)
         return answers_of(self.offsets.get((spec, key), Answer(5)) for key in membership.layout)
