@@ -1,12 +1,28 @@
-"""Reads secrets from files, such as those that Kubernetes mounts."""
+"""Which properties are secrets, and secrets from files, such as those that Kubernetes mounts."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
 MAX_BYTES = 1024 * 1024
+
+_SECRET = re.compile(
+    r"password|passwd|passphrase|secret|token|credential|assertion|kinit|jaas|oauthbearer\.config|(^|[._-])key([._-]|$)"
+)
+_NO_SECRET = re.compile(r".*\.(url|id|file|location|algorithm)|.*\.assertion\.claim\..*")
+
+
+def may_be_secret(name: str) -> bool:
+    """Return whether the value of a property of this name is never shown, perhaps as a precaution."""
+    return _SECRET.search(name.lower()) is not None
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the value of a property of this name is a secret."""
+    return may_be_secret(name) and _NO_SECRET.fullmatch(name.lower()) is None
 
 
 def unusable(path: Path, *, folder: bool = False) -> str | None:

@@ -57,7 +57,7 @@ def make_source(
         # Paced look-ups have no budget.
         **_asking(cluster, settings, None if lookups_per_second is not None else budget),
     )
-    return _started(source, cluster) if at_once else source
+    return _started(source) if at_once else source
 
 
 def make_poll_source(
@@ -75,7 +75,7 @@ def make_poll_source(
         worth_batching=WORTH_BATCHING,
         **_asking(cluster, settings, poll.interval),
     )
-    return _started(source, cluster)
+    return _started(source)
 
 
 def make_backfill_source(cluster: ClusterSettings, settings: Settings) -> RemoteClient:
@@ -105,15 +105,15 @@ def connect(
     return sources
 
 
-def _started(source: RemoteClient, cluster: ClusterSettings) -> RemoteClient:
+def _started(source: RemoteClient) -> RemoteClient:
     """Return a remote source after its client has started. Raises ValueError where the configuration cannot be used."""
     try:
         source.list_exposed_secrets()
     except SourceError:
         pass  # its process ended: the next poll starts a new one
-    except ValueError as error:
+    except ValueError:
         source.close()
-        raise ValueError(cluster.kafka.add_origins(str(error))) from None
+        raise
     return source
 
 

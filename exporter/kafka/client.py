@@ -37,7 +37,6 @@ DEFAULTS: Mapping[str, Property] = {
 }
 """Properties that a configuration may override."""
 
-_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"  # noqa: S105 - librdkafka's text, before it contacts a broker
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _PATIENCE = 1.0
 """Seconds for the other brokers after one has refused the credentials, or failed in TLS."""
@@ -50,9 +49,6 @@ _LEADERS_SECONDS = 120.0
 _IDLE_SECONDS = 45.0
 """Firewalls forget connections that were idle for a minute or more."""
 
-_THROTTLED_SECONDS = 60.0
-"""How long a quota explains that a broker does not answer."""
-
 _LOG_AGAIN_SECONDS = 600.0
 """A message of librdkafka is logged once in this time."""
 
@@ -62,6 +58,24 @@ _INCIDENTAL = re.compile(
 )
 _BROKER_PREFIX = re.compile(r"^\w+://\S+?: ")
 _TLS = re.compile(r"SSL routines|SSL handshake|SSL connection|certificate")
+
+_SIGN_IN_STEP = (
+    "check security.protocol and sasl.* of this cluster, or its client certificate, or aws_msk_iam, the role and its "
+    "policy"
+)
+_REACH_STEP = (
+    "check bootstrap.servers, the network, that the brokers run, that security.protocol fits the listener, and that no "
+    "quota throttles this client"
+)
+_WORDS: Mapping[Reason, tuple[str, str]] = {
+    Reason.AUTHENTICATION_FAILED: ("could not sign in to", _SIGN_IN_STEP),
+    Reason.TLS_FAILED: (
+        "no secure connection to",
+        "check security.protocol and ssl.*, and dates, CA and host name of the certificates of both sides",
+    ),
+    Reason.CLUSTER_UNREACHABLE: ("no answer in time from", _REACH_STEP),
+}
+"""What went wrong with the brokers of a cluster, and the next step."""
 
 
 class Client:
@@ -91,8 +105,6 @@ class Client:
         self._failed: tuple[Reason, str, str] | None = None
         self._answered = False
         self._read_at = self._used_at = -math.inf
-        self._throttled: tuple[float, str] | None = None
-        """When a broker last said that a quota throttles this client, and which broker and for how long."""
         self.connections = 0
         """How many admin clients were made: one more after credentials changed or connections were dropped."""
         try:
@@ -297,38 +309,17 @@ class Client:
 
         The text stays the same while the failure stays the same, whichever broker it comes from.
         """
-        trouble = self._trouble
-        text = what if trouble is None else _INCIDENTAL.sub("", trouble.str())
+        text = what if self._trouble is None else _BROKER_PREFIX.sub("", _INCIDENTAL.sub("", self._trouble.str()))
+        reason, essence = Reason.CLUSTER_UNREACHABLE, re.sub(r"^\d+/\d+", "", text)
         if self._refused():
-            reason, essence = Reason.AUTHENTICATION_FAILED, _BROKER_PREFIX.sub("", text)
+            reason = Reason.AUTHENTICATION_FAILED
         elif _TLS.search(text):
             reason, essence = Reason.TLS_FAILED, "certificate verify failed" if "verify failed" in text else "tls"
-        else:
-            reason, essence = Reason.CLUSTER_UNREACHABLE, re.sub(r"^\d+/\d+", "", _BROKER_PREFIX.sub("", text))
         if self._failed is None or self._failed[:2] != (reason, essence):
-            self._failed = reason, essence, self._redact(self._detail(reason, text))
+            problem, step = _WORDS[reason]
+            detail = f"{problem} {self.bootstrap}: {text}; next step: {step}"
+            self._failed = reason, essence, self._redact(detail)
         return SourceError(reason, self._failed[2])
-
-    def _detail(self, reason: Reason, text: str) -> str:
-        trouble = self._trouble
-        if self._throttled is not None and time.monotonic() - self._throttled[0] < _THROTTLED_SECONDS:
-            return (
-                f"throttled: {self._throttled[1]} by a quota, and no broker of {self.bootstrap} answered in time; next "
-                "step: raise request_percentage of the quota for this user or client.id, or poll less often"
-            )
-        if reason is Reason.AUTHENTICATION_FAILED:
-            no_token = _NO_TOKEN in text
-            problem = f"no token for {self.bootstrap}" if no_token else f"{self.bootstrap} refused the credentials"
-            return f"{problem}: {text}; next step: check {self._credentials.say_what_to_check(no_token=no_token)}"
-        if reason is Reason.TLS_FAILED:
-            step = "check security.protocol and ssl.*, and dates, CA and host name of the certificates of both sides"
-            return f"no secure connection to {self.bootstrap}: {_BROKER_PREFIX.sub('', text)}; next step: {step}"
-        step = "check bootstrap.servers, the network and that the brokers run"
-        if trouble is not None and trouble.code() == KafkaError._RESOLVE:
-            step = "check the host names in bootstrap.servers and the name service"
-        elif trouble is None or trouble.code() == KafkaError._ALL_BROKERS_DOWN:
-            step += ", and that security.protocol fits the listener"
-        return f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {text}; next step: {step}"
 
     def log_unexplained(self, request: str, answer: BaseException | str) -> None:
         """Log an answer to ``request`` that has no Reason, such as an unknown error code; not at every poll."""
@@ -379,7 +370,6 @@ class Client:
 
     def _on_throttle(self, event: Any) -> None:
         seconds = max(1, round(event.throttle_time))
-        self._throttled = time.monotonic(), f"broker {event.broker_id} delays answers"
         self._log_once(
             logging.WARNING,
             f"{self.bootstrap}: a quota throttles this client: broker {event.broker_id} delays answers by {seconds} s",

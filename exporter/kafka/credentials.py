@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from exporter.kafka.msk_iam import AwsIam, TokenMaker
-from exporter.secret_files import text_in, unusable
+from exporter.secret_files import is_secret, text_in, unusable
 
 Property = str | int | float | bool
 
-_SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|kinit|oauthbearer\.config|key\.pem")
-_NO_SECRET = re.compile(r".*\.(url|id|file|algorithm)|.*\.assertion\.claim\..*")
 _IN_URL = re.compile(r"://(?:([^/?#\s]+)@)?[^?\s]*(?:\?(\S+))?")
 _WORD = re.compile(r"\w{3}")
 _PLACEHOLDER = re.compile(r"%\{[^}]*\}")
@@ -56,15 +54,12 @@ class Credentials:
                 self.properties[name] = text_in(value)
             except ValueError as error:
                 problems.append(f"{name}: {error}")
-        sasl = security_protocol(self.properties, aws_iam).startswith("SASL_")
-        if sasl and aws_iam is None and not {"sasl.mechanism", "sasl.mechanisms"} & given.keys():
-            problems.append("sasl.mechanism is not set, and its default GSSAPI needs a client with Kerberos: name one")
         if problems:
             raise ValueError("; ".join(problems))
         secrets: set[str] = set()
         self._short = []
         for name, value in self.properties.items():
-            if name in named or _secret(name):
+            if name in named or is_secret(name):
                 secrets.update(_quoted(name, str(value)))
                 if len(str(value)) < LEAST_SECRET:
                     self._short.append(name)
@@ -103,22 +98,6 @@ class Credentials:
                     "or in Kubernetes defaultMode: 0440 in the volume of the secret"
                 )
 
-    def say_what_to_check(self, *, no_token: bool) -> str:
-        """Return what to check where a broker refused the credentials, or where there was ``no_token``."""
-        oauth = "sasl.oauthbearer"
-        if self.make_token is not None:
-            if no_token:
-                return "aws_msk_iam of this cluster, the AWS role or profile of this process, and that AWS answers"
-            return "aws_msk_iam of this cluster, and that the role's IAM policy allows kafka-cluster:Connect on it"
-        if no_token:
-            return f"that {oauth}.token.endpoint.url answers from here, {oauth}.client.id and {oauth}.client.secret"
-        if "OAUTHBEARER" in (self.properties.get("sasl.mechanism"), self.properties.get("sasl.mechanisms")):
-            return f"{oauth}.client.id and {oauth}.scope, and which issuer and audience the broker expects"
-        return (
-            "security.protocol, sasl.mechanism, sasl.username and sasl.password (or the client certificate) of this "
-            "cluster"
-        )
-
     def redact(self, text: str) -> str:
         """Return ``text`` with every secret replaced by ``***``."""
         for secret in sorted(self.secrets, key=len, reverse=True):
@@ -133,10 +112,6 @@ def security_protocol(given: Mapping[str, Property | Path], aws_iam: AwsIam | No
     """Return the security protocol of a client with these properties, in Kafka's capitals."""
     defaults: Mapping[str, Property | Path] = {} if aws_iam is None else _AWS_IAM
     return str({**defaults, **given}.get("security.protocol", "PLAINTEXT")).upper()
-
-
-def _secret(name: str) -> bool:
-    return _SECRET.search(name.lower()) is not None and _NO_SECRET.fullmatch(name.lower()) is None
 
 
 def _quoted(name: str, secret: str) -> Iterator[str]:

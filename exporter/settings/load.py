@@ -12,10 +12,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from exporter.domain.formatting import spell_duration
+from exporter.secret_files import may_be_secret
 from exporter.settings.delivery import WRITTEN_OUT
 from exporter.settings.document import Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.errors import SettingsError
-from exporter.settings.properties import MASK, KafkaProperties, is_secret, list_exposed
+from exporter.settings.properties import MASK, KafkaProperties, list_exposed
 from exporter.settings.rules import BROKEN_RULES, find_section
 from exporter.settings.schema import ReplicaSettings, Settings
 from exporter.settings.topics import OutageSettings
@@ -96,21 +97,19 @@ def load_settings(
     settings = _validated(document, environ)
     if settings is None or document.problems:
         raise SettingsError(tuple(_render(document)))
-    return _with_places(settings, document, path)
+    return settings if path is None else _with_exposed(settings, document, path)
 
 
-def _with_places(settings: Settings, document: Document, path: FilePath | None) -> Settings:
-    """Keep the origin of each librdkafka property for error messages of librdkafka, and which secrets are exposed."""
+def _with_exposed(settings: Settings, document: Document, path: FilePath) -> Settings:
+    """Keep which secrets of each cluster the configuration file tells every user of this host."""
     clusters = []
     for index, cluster in enumerate(settings.clusters):
-        paths: dict[str, Path] = {name: ("clusters", index, "kafka", name) for name in cluster.kafka}
-        places = {name: document.place(path) for name, path in {**paths, "": ("clusters", index, "kafka")}.items()}
-        given = {name: place for name, place in places.items() if place is not None}
-        written = document.value(("clusters", index, "kafka"))
-        kafka = KafkaProperties(cluster.kafka, given)
-        if path is not None and isinstance(written, dict) and given.get("", "").startswith(f"{path}:"):
-            kafka.exposed = tuple(list_exposed(written, path))
-        clusters.append(cluster.model_copy(update={"kafka": kafka}))
+        at: Path = ("clusters", index, "kafka")
+        written, place = document.value(at), document.place(at) or ""
+        exposed: tuple[str, ...] = ()
+        if isinstance(written, dict) and place.startswith(f"{path}:"):
+            exposed = tuple(list_exposed(written, path))
+        clusters.append(cluster.model_copy(update={"kafka": KafkaProperties(cluster.kafka, exposed)}))
     return settings.model_copy(update={"clusters": tuple(clusters)})
 
 
@@ -284,7 +283,7 @@ def _spell_value(path: Path, value: Tree) -> str:
     """Return the value as written, with any ``${NAME}``."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
-    if any(is_secret(str(step)) for step in path):
+    if any(may_be_secret(str(step)) for step in path):
         return f"'{MASK}'"
     if len(str(value)) > _MOST_SHOWN:
         return f"a text of {len(str(value))} characters"
@@ -296,7 +295,7 @@ def _spell(path: Path) -> str:
     """Return a path as people write it, without what a secret is said to contain."""
     text = ""
     for step, above in zip(path, (None, *path), strict=False):
-        if is_secret(str(above)):
+        if may_be_secret(str(above)):
             break
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text

@@ -7,35 +7,26 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from exporter.secret_files import is_secret, may_be_secret
 from exporter.storage.files import expand_home
 
 MASK = "***"
 
-_SECRET = re.compile(
-    r"password|passwd|passphrase|secret|token|credential|assertion|kinit|jaas|oauthbearer\.config|(^|[._-])key([._-]|$)"
-)
 _ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?(?:[\w.-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>\d{1,5}))?", re.ASCII)
 _TRUE = ("true", "t", "1")
 _FALSE = ("false", "f", "0")
 
 
-def is_secret(name: str) -> bool:
-    """Return whether the value of the property ``name`` must never be shown."""
-    return _SECRET.search(name.lower()) is not None
-
-
 class KafkaProperties(dict[str, str | Path]):
     """The librdkafka properties of one cluster; its repr masks possible secrets.
 
-    A ``Path`` value is a file that holds the text; it is not read here. ``places`` maps each property to its origin
-    (``prod.yaml:12``, an environment variable), and "" to the origin of all.
+    A ``Path`` value is a file that holds the text; it is not read here. ``exposed`` has a line for each secret that the
+    configuration itself tells every user of this host.
     """
 
-    def __init__(self, values: Mapping[str, str | Path], places: Mapping[str, str] | None = None) -> None:
+    def __init__(self, values: Mapping[str, str | Path], exposed: tuple[str, ...] = ()) -> None:
         super().__init__(values)
-        self.places = {} if places is None else dict(places)
-        self.exposed: tuple[str, ...] = ()
-        """A line for each secret that the configuration itself tells every user of this host."""
+        self.exposed = exposed
 
     @classmethod
     def parse(cls, written: Mapping[str, object]) -> KafkaProperties:
@@ -45,19 +36,13 @@ class KafkaProperties(dict[str, str | Path]):
     def __repr__(self) -> str:
         return f"KafkaProperties({self.mask()!r})"
 
-    def add_origins(self, refusal: str) -> str:
-        """Return an error message with the origins of the properties that it names."""
-        named = [name for name in self if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", refusal)]
-        places = dict.fromkeys(self.places[name] for name in named or [""] if name in self.places)
-        return f"{refusal} (from {', '.join(places)})" if places else refusal
-
     def show(self) -> dict[str, object]:
         """Return them as they are written, every possible secret replaced by ``***``."""
         return {name: value if isinstance(value, str) else {"file": str(value)} for name, value in self.mask().items()}
 
     def mask(self) -> dict[str, str | Path]:
         """Return the properties with every possible secret replaced by ``***``; the path of a file is no secret."""
-        return {name: MASK if is_secret(name) and isinstance(value, str) else value for name, value in self.items()}
+        return {name: MASK if may_be_secret(name) and isinstance(value, str) else value for name, value in self.items()}
 
 
 def _file(value: object) -> Path | None:
@@ -78,12 +63,12 @@ def list_broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, s
         if value is None:
             yield name, "has no value"
         elif file:
-            if not is_secret(name):
+            if not may_be_secret(name):
                 yield name, "must be a single value: {file: PATH} is for passwords and other secrets"
         elif not isinstance(value, str | int | float):
             text = "must be text, or {file: PATH} for the text in a file"
             plain = "must be a single value: librdkafka properties are not nested, write the name with its dots"
-            yield name, text if is_secret(name) else plain
+            yield name, text if may_be_secret(name) else plain
         elif rule := _rule(name, str(value).strip()):
             yield name, rule
     if "bootstrap.servers" not in properties and "metadata.broker.list" not in properties:
@@ -115,10 +100,6 @@ def _bootstrap_rule(value: str) -> str | None:
     return None
 
 
-_NO_SECRET = re.compile(r".*\.(url|id|file|location|algorithm)|.*\.assertion\.claim\..*")
-"""Properties that are masked like secrets as a precaution, but are none."""
-
-
 def list_exposed(written: Mapping[str, object], path: Path) -> Iterator[str]:
     """Yield a line for each secret that properties as ``written`` in ``path`` tell every user of this host.
 
@@ -127,7 +108,7 @@ def list_exposed(written: Mapping[str, object], path: Path) -> Iterator[str]:
     mode = stat.S_IMODE(path.stat().st_mode)
     for name, value in sorted(written.items()) if mode & stat.S_IROTH else ():
         literal = isinstance(value, str) and value and "${" not in value.replace("$${", "")
-        if literal and is_secret(name) and not _NO_SECRET.fullmatch(name.lower()):
+        if literal and is_secret(name):
             yield (
                 f"{name}: its value is in {path}, which every user of this host can read (mode {mode:04o}); next "
                 "step: chmod o-r, or {file: PATH} or ${NAME} in its place"

@@ -191,9 +191,7 @@ def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: st
     assert refused.stderr.startswith("Error: 2 problems in the configuration:\n  - cluster a: ")
     first, second = refused.stderr.splitlines()[1:]
     assert 'No such configuration property: "sasl.passwrd"; next step: ' in first
-    assert first.endswith(" (from prod.yaml:2)")
     assert 'Invalid value "SASL" for configuration property "security.protocol"; next step: ' in second
-    assert second.endswith(" (from prod.yaml:5)")
     assert "hunter2" not in refused.stderr
 
 
