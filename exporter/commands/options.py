@@ -147,7 +147,7 @@ def list_exposed_secrets(settings: Settings, sources: Mapping[str, RemoteClient]
     return [
         f"cluster {cluster.name}: {line}"
         for cluster in settings.clusters
-        for line in (*cluster.kafka.exposed, *sources[cluster.name].list_exposed_secrets())
+        for line in (*cluster.kafka.exposed, *sources[cluster.name].client.list_exposed_secrets())
     ]
 
 

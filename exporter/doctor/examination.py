@@ -17,8 +17,7 @@ from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory.clusters import ClusterCollectors, build_cluster
-from exporter.factory.sources import connectivity, iam
-from exporter.kafka.credentials import security_protocol
+from exporter.factory.sources import connectivity
 from exporter.settings.errors import SettingsError
 from exporter.settings.schema import ClusterSettings, Settings
 
@@ -86,7 +85,7 @@ def _cluster(
         return [make_finding("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
     with closing(collectors):
         return [
-            *_secrets([*cluster.kafka.exposed, *collectors.source.list_exposed_secrets()]),
+            *_secrets([*cluster.kafka.exposed, *collectors.source.client.list_exposed_secrets()]),
             *_probe(settings, collectors),
         ]
 
@@ -112,7 +111,7 @@ def _probe(settings: Settings, collectors: ClusterCollectors) -> Iterator[Findin
                     )
         return
     metadata = outcome.metadata
-    yield connection(cluster, metadata)
+    yield connection(metadata)
     addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
     seen = of_cluster.ClusterProbe(outcome, _reached(settings, cluster, addresses))
     for check in of_cluster.CHECKS:
@@ -123,12 +122,10 @@ def _probe(settings: Settings, collectors: ClusterCollectors) -> Iterator[Findin
         yield from _or_failure(name, result)
 
 
-def connection(cluster: ClusterSettings, metadata: Metadata) -> Finding:
-    """Return that a cluster with these brokers is connected, and by which protocol."""
+def connection(metadata: Metadata) -> Finding:
+    """Return that a cluster with these brokers is connected."""
     cluster_id = "" if metadata.cluster_id is None else f" (cluster id {metadata.cluster_id})"
-    protocol = security_protocol(cluster.kafka, iam(cluster))
-    up = f"{plural(len(metadata.brokers), 'broker')} up{cluster_id}, by {protocol}"
-    return Finding("connection", Severity.OK, up)
+    return Finding("connection", Severity.OK, f"{plural(len(metadata.brokers), 'broker')} up{cluster_id}")
 
 
 def _with_port(address: str) -> str:

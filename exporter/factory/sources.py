@@ -108,7 +108,7 @@ def connect(
 def _started(source: RemoteClient) -> RemoteClient:
     """Return a remote source after its client has started. Raises ValueError where the configuration cannot be used."""
     try:
-        source.list_exposed_secrets()
+        source.client.list_exposed_secrets()
     except SourceError:
         pass  # its process ended: the next poll starts a new one
     except ValueError:
@@ -183,14 +183,9 @@ def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Calla
 
 def _connecting(cluster: ClusterSettings, settings: Settings) -> Mapping[str, Any]:
     """Return the arguments that the clients of a cluster have in common."""
+    iam = cluster.aws_msk_iam
     return {
         "properties": dict(cluster.kafka),
-        "aws_iam": iam(cluster),
+        "aws_iam": None if iam is None else AwsIam(iam.region, iam.role_arn),
         "request_timeout": settings.poll_of(cluster).request_timeout,
     }
-
-
-def iam(cluster: ClusterSettings) -> AwsIam | None:
-    """Return how to sign in to Amazon MSK, None where the cluster is none."""
-    found = cluster.aws_msk_iam
-    return None if found is None else AwsIam(found.region, found.role_arn)

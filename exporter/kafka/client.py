@@ -122,10 +122,9 @@ class Client:
                 f"librdkafka refuses a property of the cluster at {self.bootstrap}: {message}; next step: {step}"
             ) from None
 
-    @property
-    def exposed(self) -> tuple[str, ...]:
-        """One line for each secret file that every user of this host may read."""
-        return tuple(self._credentials.list_exposed())
+    def list_exposed_secrets(self) -> list[str]:
+        """Return one line for each secret that every user of this host may read, or that is too short to be hidden."""
+        return list(self._credentials.list_exposed())
 
     @property
     def admin(self) -> AdminClient:

@@ -15,9 +15,9 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import SourceError
+from exporter.kafka.calls import collect_calls
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
-from exporter.kafka.rolling_calls import collect_calls
 
 _T = TypeVar("_T")
 

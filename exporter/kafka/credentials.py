@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from exporter.kafka.msk_iam import AwsIam, TokenMaker
@@ -14,7 +14,6 @@ Property = str | int | float | bool
 
 _IN_URL = re.compile(r"://(?:([^/?#\s]+)@)?[^?\s]*(?:\?(\S+))?")
 _WORD = re.compile(r"\w{3}")
-_PLACEHOLDER = re.compile(r"%\{[^}]*\}")
 _PRIVATE = re.compile(r"ssl\.key\.location|ssl\.keystore\.location|sasl\.kerberos\.keytab|.*private\.key\.file")
 _FILE = re.compile(rf"{_PRIVATE.pattern}|ssl\.(ca|certificate|crl)\.location")
 
@@ -108,20 +107,11 @@ class Credentials:
         return {name: _seen(path) for name, path in self._files.items()}
 
 
-def security_protocol(given: Mapping[str, Property | Path], aws_iam: AwsIam | None = None) -> str:
-    """Return the security protocol of a client with these properties, in Kafka's capitals."""
-    defaults: Mapping[str, Property | Path] = {} if aws_iam is None else _AWS_IAM
-    return str({**defaults, **given}.get("security.protocol", "PLAINTEXT")).upper()
-
-
 def _quoted(name: str, secret: str) -> Iterator[str]:
-    """Yield a secret, and what librdkafka (2.16.1) quotes of it in errors, but for parts that are no word."""
-    parts: Iterable[str] = ()
-    if name == "sasl.kerberos.kinit.cmd":  # with values in place of %{NAME}
-        parts = map(str.strip, _PLACEHOLDER.split(secret))
-    elif name == "sasl.oauthbearer.config":  # from the word on that it does not know
-        parts = (secret[word.start() :] for word in re.finditer(r"\S+", secret))
-    yield from (secret, *filter(_WORD.search, parts))
+    """Yield a secret, and the words in it where librdkafka (2.16.1) quotes parts in errors."""
+    yield secret
+    if name in ("sasl.kerberos.kinit.cmd", "sasl.oauthbearer.config"):
+        yield from secret.split()
 
 
 def _seen(path: Path) -> Seen | None:

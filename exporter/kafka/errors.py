@@ -11,7 +11,6 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from exporter.domain.arrays import Flags
 from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, Answers, Reason, reason_code
-from exporter.kafka.error_codes import reason_of_code
 
 OffsetResult: TypeAlias = Any
 """The result of one partition: a ``KafkaError``, or a ``ListOffsetsResultInfo``, whose attributes type stubs lack.
@@ -37,6 +36,36 @@ _LOCAL: Mapping[int, Reason] = {
     KafkaError._UNSUPPORTED_FEATURE: Reason.UNSUPPORTED_VERSION,
 }
 """librdkafka's own codes; all others belong to the protocol."""
+
+_OF_PROTOCOL: Mapping[int, Reason] = {
+    3: Reason.UNKNOWN_TOPIC,
+    5: Reason.NO_LEADER,  # LEADER_NOT_AVAILABLE
+    6: Reason.NOT_LEADER,
+    7: Reason.TIMED_OUT,
+    8: Reason.LEADER_UNREACHABLE,  # BROKER_NOT_AVAILABLE
+    9: Reason.NO_LEADER,  # REPLICA_NOT_AVAILABLE
+    13: Reason.LEADER_UNREACHABLE,  # NETWORK_EXCEPTION
+    14: Reason.NO_COORDINATOR,  # COORDINATOR_LOAD_IN_PROGRESS
+    15: Reason.NO_COORDINATOR,  # COORDINATOR_NOT_AVAILABLE
+    16: Reason.NO_COORDINATOR,  # NOT_COORDINATOR
+    29: Reason.UNAUTHORIZED,  # topic
+    30: Reason.UNAUTHORIZED,  # group
+    31: Reason.UNAUTHORIZED,  # cluster
+    35: Reason.UNSUPPORTED_VERSION,
+    42: Reason.INVALID_REQUEST,
+    43: Reason.UNSUPPORTED_FORMAT,
+    56: Reason.STORAGE_ERROR,
+    58: Reason.AUTHENTICATION_FAILED,  # SASL
+    74: Reason.NOT_LEADER,  # FENCED_LEADER_EPOCH
+    75: Reason.NOT_LEADER,  # UNKNOWN_LEADER_EPOCH
+    78: Reason.OFFSET_NOT_AVAILABLE,
+    100: Reason.UNKNOWN_TOPIC,  # by id (KIP-516)
+}
+
+
+def reason_of_code(code: int | None) -> Reason:
+    """Return the reason behind an error code; None is no code."""
+    return Reason.OTHER if code is None else _OF_PROTOCOL.get(code, Reason.OTHER)
 
 
 def reason_of(error: BaseException | KafkaError) -> Reason:

@@ -9,14 +9,13 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.credentials import Credentials, Property
-from exporter.kafka.error_codes import reason_of_code
+from exporter.kafka.errors import reason_of_code
 from exporter.kafka.msk_iam import AwsIam
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ _TLS = {
     "ssl.key.location",
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
-    "enable.ssl.certificate.verification",
 }
 """The properties of librdkafka that a context of TLS is made of."""
 
@@ -63,10 +61,9 @@ class KafkaPythonClient:
                 "next step: pip install '.[kafka-python]' in a checkout",
             ) from None
         try:
-            arguments, left_out = translate(Credentials(properties, aws_iam).properties)
+            arguments = translate(Credentials(properties, aws_iam).properties)
         except ValueError as error:
             raise SourceError(Reason.OTHER, str(error)) from None
-        _log_left_out(str(properties["bootstrap.servers"]), left_out)
         # At level DEBUG it logs its whole configuration, passwords included; we log failures.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self._kafka = kafka
@@ -137,15 +134,14 @@ class KafkaPythonClient:
         return reason_of_code(getattr(error, "errno", None))
 
 
-def translate(properties: Mapping[str, Property]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the properties of one cluster as arguments of kafka-python 3, and those that only tune librdkafka.
+def translate(properties: Mapping[str, Property]) -> dict[str, Any]:
+    """Return the properties of one cluster as arguments of kafka-python 3, without those that only tune librdkafka.
 
     Protection of the connection is translated completely or the connection is not made: a second client with fewer
     checks would be a hole in the configuration of the first. Raises ValueError, which names properties and never their
     values, where one that protects the connection has no counterpart there, or a certificate or key cannot be loaded.
     """
     given = {name: str(value) for name, value in properties.items() if str(value)}
-    taken = {"bootstrap.servers", "client.id", "security.protocol", "allow.auto.create.topics", "api.version.request"}
     protocol = given.get("security.protocol", "plaintext").upper()
     arguments: dict[str, Any] = {
         "bootstrap_servers": [_address(part) for part in given.get("bootstrap.servers", "").split(",")],
@@ -153,10 +149,9 @@ def translate(properties: Mapping[str, Property]) -> tuple[dict[str, Any], tuple
         "security_protocol": protocol,
     }
     if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
-        arguments |= _sasl(given, taken)
+        arguments |= _sasl(given)
     if protocol in ("SSL", "SASL_SSL"):
-        taken |= _TLS
-        if lost := sorted(name for name in given if name.startswith("ssl.") and name not in taken):
+        if lost := sorted(name for name in given if name.startswith("ssl.") and name not in _TLS):
             raise ValueError(
                 f"{', '.join(lost)} cannot be carried over from librdkafka to kafka-python; next step: give "
                 "certificates and keys as PEM files (ssl.ca.location, ssl.certificate.location, ssl.key.location)"
@@ -169,28 +164,20 @@ def translate(properties: Mapping[str, Property]) -> tuple[dict[str, Any], tuple
                 f"the files of ssl.* cannot be loaded for kafka-python: {what}; next step: check the files, their "
                 "format (PEM), their rights and the key's password"
             ) from None
-    return arguments, tuple(sorted(set(given) - taken))
-
-
-@cache
-def _log_left_out(bootstrap: str, names: tuple[str, ...]) -> None:
-    """Log once the properties that kafka-python ignores, if any."""
-    if names:
-        log.info("%s: kafka-python ignores %s: they only tune librdkafka", bootstrap, ", ".join(names))
+    return arguments
 
 
 def _address(part: str) -> str:
     return part.strip().rpartition("://")[2]
 
 
-def _sasl(given: Mapping[str, str], taken: set[str]) -> dict[str, Any]:
+def _sasl(given: Mapping[str, str]) -> dict[str, Any]:
     mechanism = given.get("sasl.mechanism") or given.get("sasl.mechanisms") or "GSSAPI"
     if mechanism not in _MECHANISMS:
         raise ValueError(
             f"sasl.mechanism {mechanism} cannot be carried over from librdkafka to kafka-python; next step: use one "
             f"of {', '.join(_MECHANISMS)}"
         )
-    taken |= {"sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"}
     return {
         "sasl_mechanism": mechanism,
         "sasl_plain_username": given.get("sasl.username"),

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from typing import Any, cast
 
-import confluent_kafka
 import numpy as np
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from exporter.domain.arrays import Offsets, Rows, runs
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Answers, Reason, reason_code, reason_of_code
+from exporter.kafka.calls import Chunk, RateLimiter, run_calls
 from exporter.kafka.client import Client
 from exporter.kafka.errors import OffsetResult, answers_of, reason_of
-from exporter.kafka.leader_calls import Chunk, run_calls
-from exporter.kafka.list_offsets_call import OffsetResults, list_offsets, spec_name
-from exporter.kafka.rate_limiter import RateLimiter
+
+OffsetResults = Mapping[TopicPartition, OffsetResult]
+"""The result of each partition of a call that ended. A partition may be missing."""
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+
+_NAMES = {LATEST: "latest", EARLIEST: "earliest", MAX_TIMESTAMP: "max-timestamp"}
+
+_COMMITTED_OR_NOT = IsolationLevel.READ_UNCOMMITTED
 
 CHUNK_SIZE = 250
 """Partitions of one call to a broker."""
@@ -65,9 +75,7 @@ class Lookups:
         with self._counting:
             self.counts[spec] += lookups
 
-    def _answers(
-        self, leader: int, partitions: Sequence[confluent_kafka.TopicPartition], call: Future[OffsetResults]
-    ) -> Answers:
+    def _answers(self, leader: int, partitions: Sequence[TopicPartition], call: Future[OffsetResults]) -> Answers:
         """Return the answers of a call, in the order of its partitions. A call that does not end in time gives none."""
         failed: KafkaException | TimeoutError | None = None
         found: list[OffsetResult | None] = []
@@ -108,7 +116,7 @@ def group_by_leader(
                 places = of_turn[at : at + CHUNK_SIZE]
                 columns = (layout.topic[rows[places]], layout.partition[rows[places]], offset[places])
                 partitions = [
-                    confluent_kafka.TopicPartition(names[topic], number, target)
+                    TopicPartition(names[topic], number, target)
                     for topic, number, target in zip(*(column.tolist() for column in columns), strict=True)
                 ]
                 chunks[broker].append((places, partitions))
@@ -122,3 +130,22 @@ def _turns(rows: Rows) -> Rows:
     turns = np.empty(len(rows), dtype=np.intp)
     turns[order] = np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
     return turns
+
+
+def list_offsets(admin: AdminClient, partitions: Sequence[TopicPartition], timeout: float) -> Future[OffsetResults]:
+    """Start a call; the ``offset`` of each partition is its target: a spec (negative) or a time in milliseconds.
+
+    ``AdminClient.list_offsets`` (2.16.1) makes a future for each partition, which is half the CPU of a look-up, around
+    a method of its base class that needs one. ``timeout`` is in seconds. The future may raise KafkaException.
+    """
+    found: Future[OffsetResults] = Future()
+    found.set_running_or_notify_cancel()
+    cast("Any", super(AdminClient, admin)).list_offsets(
+        list(partitions), found, isolation_level_value=_COMMITTED_OR_NOT.value, request_timeout=timeout
+    )
+    return found
+
+
+def spec_name(offset: int) -> str:
+    """Return the name of a target, which is the ``offset`` of a partition in a call."""
+    return _NAMES.get(offset, "by-time")

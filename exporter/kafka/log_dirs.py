@@ -15,7 +15,7 @@ from exporter.domain.arrays import Counts, Rows
 from exporter.domain.polls.inspections import LogSizes
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason
-from exporter.kafka.error_codes import reason_of_code
+from exporter.kafka.errors import reason_of_code
 from exporter.kafka.kafka_python import KafkaPythonClient
 
 
@@ -27,12 +27,12 @@ class LogDirsClient(KafkaPythonClient):
     def log_sizes(self, wanted: Layout, broker: int) -> LogSizes:
         """Return the log sizes of partitions on one broker, by row of ``wanted``. Raises nothing."""
         request = self._kafka.protocol.admin.DescribeLogDirsRequest
-        topics = [
+        asked = [
             request.DescribableLogDirTopic(topic=name, partitions=partitions)
             for name, partitions in partitions_by_topic(wanted)
         ]
         try:
-            answer: Any = self._send(request(topics=topics), broker)
+            answer: Any = self._send(request(topics=asked), broker)
         except self._kafka.errors.KafkaError as error:
             return LogSizes.make_failed(len(wanted), self._reason(error))
         if answer.error_code:  # from 3.2 on
@@ -40,12 +40,9 @@ class LogDirsClient(KafkaPythonClient):
         if not answer.results:
             # Every broker has a log directory. One without a right for us shows none, and before 3.2 says no more.
             return LogSizes.make_failed(len(wanted), Reason.UNAUTHORIZED)
-        found = AnsweredPartitions(wanted)
-        logs: list[Any] = []
-        for topic in (topic for folder in answer.results for topic in folder.topics):
-            found.add(topic.name, [one.partition_index for one in topic.partitions])
-            logs.extend(topic.partitions)
-        rows = found.rows()
+        topics = [topic for folder in answer.results for topic in folder.topics]
+        logs = [log for topic in topics for log in topic.partitions]
+        rows = rows_in(wanted, [(topic.name, [log.partition_index for log in topic.partitions]) for topic in topics])
         size = np.array([one.partition_size for one in logs], dtype=np.int64)
         future = np.array([one.is_future_key for one in logs], dtype=np.bool_)
         log, moving = np.zeros((2, len(wanted)), dtype=np.int64)
@@ -58,25 +55,11 @@ class LogDirsClient(KafkaPythonClient):
         return LogSizes(Counts(log, there), moving, Reason.STORAGE_ERROR if offline else Reason.MISSING_ANSWER)
 
 
-class AnsweredPartitions:
-    """Partitions in the order of an answer, and their rows in the request."""
-
-    def __init__(self, wanted: Layout) -> None:
-        self._wanted = wanted
-        self._topics: list[str] = []
-        self._counts: list[int] = []
-        self._partitions: list[int] = []
-
-    def add(self, topic: str, partitions: Sequence[int]) -> None:
-        """Add partitions of one topic."""
-        self._topics.append(topic)
-        self._counts.append(len(partitions))
-        self._partitions.extend(partitions)
-
-    def rows(self) -> Rows:
-        """Return the row of each, -1 where it was not wanted."""
-        topic = np.repeat(np.arange(len(self._topics)), np.array(self._counts, dtype=np.intp))
-        return self._wanted.find(self._topics, topic, np.array(self._partitions, dtype=np.int32))
+def rows_in(wanted: Layout, answered: Sequence[tuple[str, Sequence[int]]]) -> Rows:
+    """Return the row of each partition in an answer, which has topics and numbers; -1 where it was not wanted."""
+    topic = np.repeat(np.arange(len(answered)), np.array([len(numbers) for _, numbers in answered], dtype=np.intp))
+    every = [number for _, numbers in answered for number in numbers]
+    return wanted.find([name for name, _ in answered], topic, np.array(every, dtype=np.int32))
 
 
 def partitions_by_topic(partitions: Layout) -> Iterator[tuple[str, list[int]]]:

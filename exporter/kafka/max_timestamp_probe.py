@@ -6,7 +6,6 @@ error (seen on 2.8.2 through librdkafka 2.16.1).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 
 import numpy as np
@@ -17,16 +16,8 @@ from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, Answers
 from exporter.domain.ports import LOOKUPS_AT_ONCE, Extents
 from exporter.kafka.list_offsets import Lookups
 
-log = logging.getLogger(__name__)
-
 FIRST_BATCH = 20
 """Answers that are checked for each broker before all others: usually one of these decides."""
-
-
-_UNSUPPORTED = (
-    "broker %d does not support MAX_TIMESTAMP (Kafka before 3.0): for partition %d of %s it answers an older record; "
-    "its partitions are judged by offset advances alone"
-)
 
 
 class MaxTimestampProbe:
@@ -87,12 +78,6 @@ class MaxTimestampProbe:
         differs = ~np.isnan(first.timestamp) & (first.timestamp != answers.timestamp)
         aware = ~failed & ~later.found & differs
         for place in np.flatnonzero(unaware | aware).tolist():
-            known = bool(aware[place])
-            if self.supported.get(broker) is not known:
-                self.supported[broker] = known
-                if not known:
-                    key = membership.layout.key(rows[place])
-                    # The monitor logs it once for each cluster.
-                    log.debug(_UNSUPPORTED, broker, key.partition, key.topic)
+            self.supported[broker] = bool(aware[place])
         wrong: Flags = failed | older
         return wrong

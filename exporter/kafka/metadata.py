@@ -24,10 +24,10 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo, flatten_lists
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import Clock, SourceError
+from exporter.kafka.calls import CALLS_IN_FLIGHT
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import OFFSETS_TOPIC
 from exporter.kafka.errors import reason_of
-from exporter.kafka.leader_calls import CALLS_IN_FLIGHT
 from exporter.kafka.topic_configs import ConfigReader
 
 TOPICS_PER_CALL = 200
@@ -83,24 +83,18 @@ class MetadataReader:
         client: Client,
         scope: Scope,
         clock: Clock,
-        *,
-        config_refresh: float,
         owner_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._client = client
         self._scope = scope
         self._clock = clock
-        self._config_refresh = config_refresh
         self._owner_of = owner_of
         self._ids: dict[str, str | None] = {}
         self._internal: set[str] = set()
         self._identified: dict[str, None] = {}
         """Topics whose ids were read, in order of reading: the oldest first."""
         self._turn_at = -math.inf
-        self._config_reader = ConfigReader(client, clock, refresh=config_refresh)
-        self._refreshed_at = -math.inf
-        self.refreshes = 0
-        """How many times ``config_refresh`` has passed, the first read included."""
+        self._config_reader = ConfigReader(client, clock)
         self.has_offsets_topic = False
         """Whether the brokers list the topic that holds the groups' offsets: it exists, and may be described."""
 
@@ -143,10 +137,6 @@ class MetadataReader:
         self.has_offsets_topic = OFFSETS_TOPIC in seen.topics
         names = [name for name in names if name not in internal]
         configs = self._config_reader.read({name: ids.get(name) for name in names})
-        now = self._clock.monotonic()
-        if now - self._refreshed_at >= self._config_refresh:
-            self._refreshed_at = now
-            self.refreshes += 1
         self._ids = {name: topic_id for name, topic_id in ids.items() if name in seen.topics or name in held}
         names = sorted({*names, *held})
         membership = self._membership({name: seen.topics[name] for name in names if name not in held}, names, seen)

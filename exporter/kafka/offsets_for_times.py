@@ -18,10 +18,9 @@ from exporter.domain.arrays import Rows
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import NO_PARTITIONS, Membership
 from exporter.domain.polls.readings import ANSWERED, Answers, Reason, reason_code, reason_of_code, rows_with
+from exporter.kafka.calls import Chunk, run_calls
 from exporter.kafka.errors import reason_of
-from exporter.kafka.leader_calls import Chunk, run_calls
-from exporter.kafka.list_offsets import Lookups, group_by_leader
-from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
+from exporter.kafka.list_offsets import EARLIEST, LATEST, Lookups, group_by_leader, spec_name
 
 log = logging.getLogger(__name__)
 

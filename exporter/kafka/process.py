@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
-from exporter.kafka.running_process import RunningProcess, end_of
+from exporter.kafka.running_process import RunningProcess
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +114,6 @@ class ClientProcess:
             raise
         except (EOFError, OSError):
             raise self._end(running) from None
-        except Exception as error:  # noqa: BLE001 - what unpickling raises, as where other code was installed meanwhile
-            how = f"gave an answer that cannot be read ({type(error).__name__})"
-            raise self._end(running, Restart.ENDED, how) from None
         self._take_answer(running)
         return result
 
@@ -183,9 +180,9 @@ class ClientProcess:
             threading.Event().wait()  # nobody waits for this thread, and what it did is no failure
         if not how:
             why = Restart.ENDED if running.overdue is None else Restart.HUNG
-            how = running.overdue or end_of(running.process.exitcode or 0)
+            how = running.outcome
         with self._lock:
-            known, closed = self._running is running, self._closed
+            known = self._running is running
             if known:
                 self._running = None
                 if why in (Restart.ENDED, Restart.HUNG):
@@ -194,9 +191,8 @@ class ClientProcess:
             level = logging.INFO if why is Restart.FAILING else logging.WARNING
             log.log(level, "cluster %s: the Kafka client %s; a new one starts", self._cluster, how)
             self.on_restart(why)
-        step = "none, the exporter ends" if closed else "none, a new one starts"
         kind = SourceError if why is Restart.HUNG else _LostError
-        return kind(Reason.CLIENT_FAILED, f"the Kafka client {how}; next step: {step}")
+        return kind(Reason.CLIENT_FAILED, f"the Kafka client {how}; next step: none, a new one starts")
 
 
 class RemoteClient(_AnyClient):  # type: ignore[misc]

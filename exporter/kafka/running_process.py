@@ -69,6 +69,13 @@ class RunningProcess:
         atexit.register(self._leave)
 
     @property
+    def outcome(self) -> str:
+        """How it ended, as the end of a sentence."""
+        code = self.process.exitcode or 0
+        by = f"was ended by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"ended with exit code {code}"
+        return self.overdue or by
+
+    @property
     def alive(self) -> bool:
         """Whether it has not ended by itself."""
         with self._reaping:
@@ -180,12 +187,3 @@ def _end_with(parent: BaseProcess) -> None:
     """End this process when its parent does, also where that is killed: closing a client might wait for a broker."""
     parent.join()
     os._exit(0)
-
-
-def end_of(code: int) -> str:
-    """Return how a process of this exit ``code`` ended, as the end of a sentence."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    with suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"

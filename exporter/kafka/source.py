@@ -15,17 +15,16 @@ from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import NewestSearches
 from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, GONE, Answers, Reason, rows_with
 from exporter.domain.ports import Clock, Extents
+from exporter.kafka.calls import RateLimiter
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
-from exporter.kafka.list_offsets import Lookups
-from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
+from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Lookups
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
 from exporter.kafka.metadata import MetadataReader, Scope
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.newest_timestamps import search_newest
 from exporter.kafka.offsets_for_times import OffsetsForTimes
-from exporter.kafka.rate_limiter import RateLimiter
 
 
 class KafkaSource:
@@ -48,7 +47,6 @@ class KafkaSource:
         include: Sequence[str] = (".*",),
         exclude: Sequence[str] = (),
         internal: bool = False,
-        config_refresh: float = 3600.0,
         lookups_per_second: float | None = None,
         times_per_second: float | None = None,
         worth_batching: int | None = None,
@@ -80,15 +78,9 @@ class KafkaSource:
             client,
             Scope(include, exclude, internal),
             clock,
-            config_refresh=config_refresh,
-            owner_of=owner_of,
+            owner_of,
         )
         self._metadata = Metadata({}, {})
-        self._refreshes = 0
-
-    def list_exposed_secrets(self) -> tuple[str, ...]:
-        """One line for each secret file that every user of this host may read."""
-        return self.client.exposed
 
     def begin(self) -> None:
         """Start the time limit again, for a poll that needs no metadata."""
@@ -110,17 +102,17 @@ class KafkaSource:
             # The admin client cannot connect: the consumer would only send more attempts, with the same password.
             self.batched.stop()
             raise
-        now, refreshed = self._metadata.brokers, self._refreshes != self.reader.refreshes
-        # A broker that was away, moved, or was up long enough for an upgrade must prove itself again; one that did not
-        # know it may have been upgraded, however short it was away.
+        now = self._metadata.brokers
+        # A broker that was away or moved must prove itself again; one that did not know it may have been upgraded,
+        # however short it was away.
         self.probe.forget(
             [
                 broker
                 for broker, knows in self.probe.supported.items()
-                if refreshed or not knows or broker in silent or now.get(broker) != before.get(broker)
+                if not knows or broker in silent or now.get(broker) != before.get(broker)
             ]
         )
-        self._refreshes, self._lookups.unreachable = self.reader.refreshes, set()
+        self._lookups.unreachable = set()
         if self._worth_batching is not None:
             membership = self._metadata.membership
             large = len(membership.layout) >= self._worth_batching

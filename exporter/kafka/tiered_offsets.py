@@ -13,11 +13,11 @@ from exporter.clock import SystemClock
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import ANSWERED, BROKER_FAILED, Answers, Reason, reason_code
-from exporter.kafka.error_codes import reason_of_code
+from exporter.kafka.calls import RateLimiter
+from exporter.kafka.errors import reason_of_code
 from exporter.kafka.kafka_python import KafkaPythonClient
 from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.kafka.log_dirs import AnsweredPartitions, partitions_by_topic
-from exporter.kafka.rate_limiter import RateLimiter
+from exporter.kafka.log_dirs import partitions_by_topic, rows_in
 
 _SPECS = {EARLIEST_LOCAL: (-4, 8), LATEST_TIERED: (-5, 9)}
 """The time that stands for each, and the first version of ListOffsets that knows it."""
@@ -68,12 +68,10 @@ class TierClient(KafkaPythonClient):
             answer: Any = self._send(request(isolation_level=0, topics=topics, min_version=version), leader)
         except self._kafka.errors.KafkaError as error:
             return self._reason(error)
-        found, offsets = AnsweredPartitions(wanted), list[Any]()
-        for topic in answer.topics:
-            found.add(topic.name, [one.partition_index for one in topic.partitions])
-            offsets.extend(topic.partitions)
+        offsets = [one for topic in answer.topics for one in topic.partitions]
+        found = [(topic.name, [one.partition_index for one in topic.partitions]) for topic in answer.topics]
         answers = Answers.make_failed(len(wanted), Reason.MISSING_ANSWER)
-        for row, one in zip(found.rows().tolist(), offsets, strict=True):
+        for row, one in zip(rows_in(wanted, found).tolist(), offsets, strict=True):
             if row >= 0:
                 answers.reason[row] = reason_code(reason_of_code(one.error_code)) if one.error_code else ANSWERED
                 # -1 is Kafka's own, where there is no such record.

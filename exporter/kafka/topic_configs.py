@@ -16,11 +16,14 @@ from exporter.background_call import call_in_thread
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import Clock
+from exporter.kafka.calls import collect_calls
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
-from exporter.kafka.rolling_calls import collect_calls
 
 TOPICS_PER_CALL = 200
+
+REFRESH_SECONDS = 3600.0
+"""The largest age of settings, by a reading, unless a reading fails."""
 
 RETRY_SECONDS = 60.0
 """Settings that could not be read are retried after this time; without the right, with all others."""
@@ -40,15 +43,11 @@ _Found = Mapping[str, TopicConfig | Reason]
 
 
 class ConfigReader:
-    """Caches the settings of topics, ``refresh`` seconds and a reading old at most, or longer while a reading fails.
+    """Caches the settings of topics; without the DESCRIBE_CONFIGS right they are unknown. Not for several threads."""
 
-    Not for several threads at once. Without the DESCRIBE_CONFIGS right settings are unknown.
-    """
-
-    def __init__(self, client: Client, clock: Clock, *, refresh: float) -> None:
+    def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._refresh = refresh
         self._known: dict[str, _TopicSettings] = {}
         self._ids: dict[str, str | None] = {}
         """The topics that are being read."""
@@ -93,11 +92,11 @@ class ConfigReader:
         """Return what is known of a topic after an answer: a passing failure leaves the settings that were known."""
         topic_id, before = self._ids[name], self._known.get(name)
         if not isinstance(found, Reason):
-            return _TopicSettings(topic_id, found, None, now + self._refresh)
+            return _TopicSettings(topic_id, found, None, now + REFRESH_SECONDS)
         if found is Reason.UNAUTHORIZED:
-            return _TopicSettings(topic_id, None, found, now + self._refresh)
+            return _TopicSettings(topic_id, None, found, now + REFRESH_SECONDS)
         kept = before.config if before is not None and before.topic_id == topic_id else None
-        return _TopicSettings(topic_id, kept, found, now + min(RETRY_SECONDS, self._refresh))
+        return _TopicSettings(topic_id, kept, found, now + RETRY_SECONDS)
 
 
 def _describe(admin: AdminClient, names: Sequence[str], timeout: float, tell: Callable[[_Found], None]) -> None:

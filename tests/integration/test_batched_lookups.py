@@ -12,7 +12,7 @@ from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
 from exporter.domain.polls.readings import ANSWERED
-from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
+from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
 from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import Secured, documented_group_rights, documented_rights

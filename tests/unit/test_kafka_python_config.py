@@ -15,7 +15,7 @@ SERVERS = {"bootstrap.servers": "SASL_SSL://one:9093, two:9093"}
 def context(**properties: str) -> ssl.SSLContext:
     """The TLS context made of properties, written with underscores."""
     given = {name.replace("_", "."): value for name, value in properties.items()}
-    made = translate({**SERVERS, "security.protocol": "ssl", **given})[0]["ssl_context"]
+    made = translate({**SERVERS, "security.protocol": "ssl", **given})["ssl_context"]
     assert isinstance(made, ssl.SSLContext)
     return made
 
@@ -24,20 +24,10 @@ def context(**properties: str) -> ssl.SSLContext:
 def test_a_password_under_either_spelling(name: str) -> None:
     """librdkafka knows the mechanism under two names."""
     login = {"security.protocol": "sasl_plaintext", name: "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "p"}
-    arguments = translate({**SERVERS, **login})[0]
+    arguments = translate({**SERVERS, **login})
     assert arguments["security_protocol"] == "SASL_PLAINTEXT"
     assert arguments["sasl_mechanism"] == "SCRAM-SHA-512"
     assert (arguments["sasl_plain_username"], arguments["sasl_plain_password"]) == ("u", "p")
-
-
-def test_what_only_tunes_librdkafka_is_named() -> None:
-    """Sorted, by name alone; security properties that this protocol does not use are among them."""
-    tuned = {"statistics.interval.ms": "5", "socket.keepalive.enable": "true", "ssl.key.password": "secret"}
-    assert translate({**SERVERS, **tuned})[1] == (
-        "socket.keepalive.enable",
-        "ssl.key.password",
-        "statistics.interval.ms",
-    )
 
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER", None])

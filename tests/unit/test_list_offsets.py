@@ -17,8 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 import exporter.kafka.client
 from exporter.domain.polls.readings import END_OF_TIME, Reason, TopicPartition
 from exporter.kafka.errors import answers_of, reason_of
-from exporter.kafka.list_offsets import Lookups
-from exporter.kafka.list_offsets_call import LATEST
+from exporter.kafka.list_offsets import LATEST, Lookups
 from tests.lookup_answers import Answer, answer_at
 from tests.times import led, objects
 

@@ -75,7 +75,7 @@ class Cluster:
 
 def reader_of(cluster: Cluster, clock: ManualClock | None = None) -> MetadataReader:
     """Read that cluster, in four calls at a time."""
-    return MetadataReader(cast("Client", cluster), Scope(), clock or ManualClock(), config_refresh=3600.0)
+    return MetadataReader(cast("Client", cluster), Scope(), clock or ManualClock())
 
 
 @pytest.mark.parametrize("hanging", [[1], [1, 2]], ids=["one", "both"])

@@ -11,8 +11,7 @@ import pytest
 
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
 from exporter.domain.polls.readings import ANSWERED, Answers
-from exporter.kafka.list_offsets import Lookups
-from exporter.kafka.list_offsets_call import EARLIEST, LATEST
+from exporter.kafka.list_offsets import EARLIEST, LATEST, Lookups
 from exporter.kafka.offsets_for_times import OffsetsForTimes
 from exporter.kafka.source import KafkaSource
 from tests.memberships import Partition, membership_of

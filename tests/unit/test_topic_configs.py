@@ -66,11 +66,11 @@ class Broker:
 
 
 class Reader:
-    """A reader that refreshes hourly, its broker and its clock."""
+    """A reader, its broker and its clock."""
 
     def __init__(self, broker: Broker | None = None) -> None:
         self.broker, self.clock = broker or Broker(), ManualClock()
-        self.reader = ConfigReader(cast("Client", self.broker), self.clock, refresh=HOUR)
+        self.reader = ConfigReader(cast("Client", self.broker), self.clock)
 
     def read(self, ids: Mapping[str, str | None]) -> Mapping[str, TopicConfig]:
         """Read, and once more where that has begun to ask the broker."""
