@@ -16,8 +16,7 @@ from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import GONE
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
-from exporter.kafka.kafka_python_answers import LOG_DIRS
-from exporter.kafka.process import RemoteClient
+from exporter.kafka.process import LOG_DIRS, RemoteClient
 
 
 class Inspector(SnapshotSink):

@@ -22,8 +22,7 @@ from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, NewestSe
 from exporter.domain.polls.readings import ANSWERED, Reason, rows_with
 from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, Snapshot, Table
 from exporter.domain.ports import ByTime, Clock, SnapshotSink, SourceError
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.kafka.process import RemoteClient
+from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED, RemoteClient
 
 BY_TIME = "by-time"
 _COLUMNS = {EARLIEST_LOCAL: "earliest_local", LATEST_TIERED: "latest_tiered"}

@@ -17,8 +17,7 @@ from exporter.domain.ports import METADATA_SECONDS, Clock, SnapshotSink
 from exporter.domain.replicas.comparison import Comparison, ReplicaLimits
 from exporter.domain.replicas.matching import Naming
 from exporter.factory.sources import make_log_size_client, make_poll_source, make_source, make_tier_client
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.kafka.process import ClientProcess, RemoteClient
+from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED, ClientProcess, RemoteClient
 from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings
 
 _REMOTE_STORAGE_IS_SLOWER = 20

@@ -173,7 +173,7 @@ class Client:
                 if not self._answered or error.reason is not Reason.CLUSTER_UNREACHABLE:
                     raise
                 if idle:
-                    self.reconnect()
+                    self.close()
                 found = self._list_topics(only)
             for _ in range(_DRAWS):
                 if found.controller_id not in avoid:
@@ -328,16 +328,12 @@ class Client:
             what = f"{type(cause).__name__}: {what}"
         self._log_once(logging.WARNING, f"{self.bootstrap}: {request}: {self._redact(what)}, counted as {Reason.OTHER}")
 
-    def reconnect(self) -> None:
-        """Drop the connections; the next call connects again."""
-        self._admin = None
-
     def serve(self, wait: float = 0.0) -> None:
         """Handle librdkafka's callbacks: log lines and errors arrive only here."""
         self.admin.poll(wait)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Drop the connections; a further call connects again."""
         # AdminClient (2.16.1) has no close(): the last reference closes it.
         self._admin = None
 

@@ -65,14 +65,14 @@ class GroupReader:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
         if self._silent:
             # librdkafka (2.16) keeps sending requests to a dead coordinator for ten minutes after it last found it.
-            self._client.reconnect()
+            self._client.close()
             self._silent = False
         self._client.begin()
         connected = self._client.connections
         found = self._read_list()
         if GONE & found.unlisted.keys() and self._client.connections == connected:
             # A firewall may have dropped connections that were idle since the last sweep, without a word.
-            self._client.reconnect()
+            self._client.close()
             found = self._read_list()
         return found
 

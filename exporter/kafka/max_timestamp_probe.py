@@ -35,12 +35,11 @@ class MaxTimestampProbe:
     def check(
         self,
         membership: Membership,
-        rows: Rows,
         answers: Answers,
         extents: Extents,
         may_be_tiered: Callable[[str], bool],
     ) -> Flags:
-        """Check the answers of undecided brokers about rows; return which are wrong, or not proved.
+        """Check the answers of undecided brokers; return which are wrong, or not proved.
 
         Two look-ups a partition. A record later than the answered time and below the LATEST that was
         looked up before proves that the broker does not know the spec. Nothing later, and an answer other
@@ -51,7 +50,7 @@ class MaxTimestampProbe:
         of the log. A broker that knows the spec answers from its own disk, on which the log goes on unbroken
         to its end: what lies behind that record lies there too.
         """
-        leader, wrong = membership.leader[rows], np.zeros(len(rows), dtype=np.bool_)
+        leader, wrong = membership.leader, np.zeros(len(answers), dtype=np.bool_)
         several = extents.latest - extents.earliest > 1
         candidates = answers.found & several & ~(answers.timestamp >= END_OF_TIME)
         for broker in np.unique(leader[candidates]).tolist():
@@ -59,9 +58,8 @@ class MaxTimestampProbe:
             for number, batch in enumerate(np.split(places, range(FIRST_BATCH, len(places), LOOKUPS_AT_ONCE))):
                 if self.supported.get(broker) or (number and broker in self.supported):
                     break
-                some = rows[batch]
-                tiered = [may_be_tiered(membership.layout.topics[each]) for each in membership.layout.topic[some]]
-                wrong[batch] = self._judge(broker, membership, some, answers[batch], extents[batch], np.array(tiered))
+                tiered = [may_be_tiered(membership.layout.topics[each]) for each in membership.layout.topic[batch]]
+                wrong[batch] = self._judge(broker, membership, batch, answers[batch], extents[batch], np.array(tiered))
         return wrong | np.isin(leader, [broker for broker, known in self.supported.items() if not known])
 
     def _judge(

@@ -30,16 +30,22 @@ _FAILURES = 5
 
 _LONGEST_DELAY = 60.0
 
-_STARTS_WITHIN = 30.0
-"""Seconds that a new process gets in addition to those of its first call."""
-
-_CLOSES_WITHIN = 10.0
+_STARTS_OR_ENDS_WITHIN = 30.0
+"""Seconds that a new process gets in addition to those of its first call, and a client to close."""
 
 OFFSETS = "exporter.kafka.source:KafkaSource"
 TIERS = "exporter.kafka.tiered_offsets:TierClient"
 LOG_SIZES = "exporter.kafka.log_dirs:LogDirsClient"
 CONNECTION = "exporter.kafka.client:Client"
 """Kinds of clients, by where they are defined."""
+
+EARLIEST_LOCAL = "earliest-local"
+"""The first offset on the leader's own disk (KIP-405, brokers 3.5 and newer)."""
+LATEST_TIERED = "latest-tiered"
+"""The last offset in the remote tier (KIP-1005, brokers 3.9 and newer)."""
+
+LOG_DIRS = "log-dirs"
+"""DescribeLogDirs (brokers from 1.0): needs DESCRIBE on the cluster."""
 
 
 if TYPE_CHECKING:
@@ -104,7 +110,7 @@ class ClientProcess:
         """
         with self._lock:
             running = self._alive()
-        limit = client.limit_of(arguments) + (0.0 if running.answered else _STARTS_WITHIN)
+        limit = client.limit_of(arguments) + (0.0 if running.answered else _STARTS_OR_ENDS_WITHIN)
         try:
             with running.end_after(limit):
                 proxy: Any = running.proxy_of(client)
@@ -121,7 +127,7 @@ class ClientProcess:
         """Close a client."""
         running = self._running
         if running is not None and client in running.proxies:
-            with suppress(Exception), running.end_after(_CLOSES_WITHIN):
+            with suppress(Exception), running.end_after(_STARTS_OR_ENDS_WITHIN):
                 running.proxies.pop(client)._callmethod("close")  # noqa: SLF001
 
     def replace_if_blind(self, failed: int) -> None:

@@ -134,11 +134,11 @@ class KafkaSource:
         offset is wrong (KAFKA-16310): rest on the timestamp alone. An answer that may be that of a deleted record
         counts where a look-up by time finds its time.
         """
-        answers, rows = Answers.none(len(membership.layout)), np.arange(len(membership.layout))
+        answers = Answers.none(len(membership.layout))
         unable = [broker for broker, known in self.probe.supported.items() if not known]
         wanted = np.flatnonzero(~np.isin(membership.leader, unable))
         answers.put(wanted, self._by_row(self._lookups, MAX_TIMESTAMP, membership, wanted))
-        wrong = np.flatnonzero(self.probe.check(membership, rows, answers, extents, self._may_be_tiered))
+        wrong = np.flatnonzero(self.probe.check(membership, answers, extents, self._may_be_tiered))
         answers.put(wrong, Answers.none(len(wrong)))
         # Brokers count deleted records until the file of their segment goes, which that of the last one never does.
         # Those from 3.0 to 3.7 name the last record of a batch (KAFKA-16310), in which the log may start.

@@ -16,8 +16,8 @@ from exporter.domain.polls.readings import ANSWERED, BROKER_FAILED, Answers, Rea
 from exporter.kafka.calls import RateLimiter
 from exporter.kafka.errors import reason_of_code
 from exporter.kafka.kafka_python import KafkaPythonClient
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.log_dirs import partitions_by_topic, rows_in
+from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED
 
 _SPECS = {EARLIEST_LOCAL: (-4, 8), LATEST_TIERED: (-5, 9)}
 """The time that stands for each, and the first version of ListOffsets that knows it."""

@@ -21,8 +21,7 @@ from exporter.domain.ports import Clock
 from exporter.domain.replicas.comparison import Comparison
 from exporter.history.published import Publication, is_in_force
 from exporter.history.spool import Loss
-from exporter.kafka.kafka_python_answers import LOG_DIRS
-from exporter.kafka.process import Restart
+from exporter.kafka.process import LOG_DIRS, Restart
 from exporter.metrics.catalogue import GROUP_METRICS, PARTITION_METRICS, REPLICA_METRICS, TOPIC_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.replicas import Replicas, explain_unread

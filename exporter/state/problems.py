@@ -16,7 +16,7 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.readings import ANSWERED, GONE, Reason, reason_of_code, rows_with
 from exporter.domain.polls.table import Snapshot
-from exporter.kafka.kafka_python_answers import LOG_DIRS
+from exporter.kafka.process import LOG_DIRS
 
 _NEWS_SECONDS = 86_400.0
 """So long a change of the cluster behind a name is said."""

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason, TopicPartition
-from exporter.kafka.kafka_python_answers import LOG_DIRS
 from exporter.kafka.log_dirs import LogDirsClient
+from exporter.kafka.process import LOG_DIRS
 from tests.demo.broker import KAFKA_VERSION, Broker
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka

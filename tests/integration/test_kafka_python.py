@@ -11,7 +11,7 @@ import pytest
 
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.ports import SourceError
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
+from exporter.kafka.process import EARLIEST_LOCAL
 from exporter.kafka.tiered_offsets import TierClient
 from tests.integration.secured import SECRET, WRONG, Secured
 from tests.lookup_answers import Answer

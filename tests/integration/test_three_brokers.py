@@ -23,7 +23,7 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL
+from exporter.kafka.process import EARLIEST_LOCAL
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
 from tests.groups import GroupPartition, groups_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.settings.schema import Settings
 from tests.integration.test_offsets import ours, shell
 from tests.integration.tiering import (

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from exporter.domain.polls.readings import Reason, State, TopicPartition
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen, watching

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from exporter.domain.polls.readings import TopicPartition
 from exporter.java import java
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tiered_offsets import TierClient
 from tests.demo.broker import KAFKA_VERSION, Broker
 from tests.times import tier_of

@@ -66,7 +66,7 @@ class Connection:
     def serve(self) -> None:
         pass
 
-    def reconnect(self) -> None:
+    def close(self) -> None:
         self.reconnected += 1
 
     def log_unexplained(self, request: str, answer: BaseException) -> None:

@@ -18,7 +18,7 @@ from exporter.domain.polls.metadata import Metadata, TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
-from exporter.kafka.kafka_python_answers import LOG_DIRS
+from exporter.kafka.process import LOG_DIRS
 from tests.memberships import Partition, membership_of
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock

@@ -75,8 +75,7 @@ class Cluster:
             np.array(ends, dtype=np.int64),
             np.full(len(keys), -1),
         )
-        columns, rows = answers_of(given[key] for key in keys), np.arange(len(keys))
-        wrong = self.probe.check(membership, rows, columns, extents, lambda _: tiered)
+        wrong = self.probe.check(membership, answers_of(given[key] for key in keys), extents, lambda _: tiered)
         return {keys[at] for at in np.flatnonzero(wrong).tolist()}
 
 

@@ -21,7 +21,7 @@ from exporter.domain.polls.metadata import Membership, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import ByTime, SourceError
-from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED
 from tests.lookup_answers import Answer, answers_of
 from tests.snapshots import snapshot_of
 from tests.times import answered
