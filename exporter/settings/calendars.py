@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -18,20 +16,12 @@ def check_calendar(name: str) -> str:
 
     country, _, region = name.partition("-")
     known = holidays.list_supported_countries()
-    if country not in known:
-        near = _near(country, [one for one in known if len(one) == 2])
-        raise ValueError(f"must be a country with or without a region, such as DE or DE-BY{near}")
-    if region and region not in known[country]:
-        near = _near(region, known[country], f"{country}-")
-        without = "" if known[country] else f"; {country} has no regions"
-        raise ValueError(f"must name a region of {country} that has holidays of its own{near}{without}")
+    if country not in known or (region and region not in known[country]):
+        raise ValueError(
+            "must be a country with or without a region that has holidays of its own, by their ISO 3166 codes, such as "
+            "DE or DE-BY"
+        )
     return name
-
-
-def _near(name: str, known: Collection[str], prefix: str = "") -> str:
-    """Return what may be meant; all there are where they are few and none is like it."""
-    like = difflib.get_close_matches(name.upper(), known, n=3, cutoff=0.5) or sorted(known)[:20] * (len(known) <= 20)
-    return f"; perhaps {', '.join(prefix + one for one in like)}" if like else ""
 
 
 @lru_cache

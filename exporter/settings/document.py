@@ -18,9 +18,7 @@ Tree = dict[str, "Tree"] | list["Tree"] | str | None
 
 _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_SYNTAX = re.compile(r".(<[a-z ]+>|[^\w\s]).", re.ASCII)
-"""Quoted names of tokens (``'<stream end>'``, ``','``). They come from PyYAML, not from the text."""
+_INVALID = "is not valid YAML; a value that starts with one of * & ! % @ ` needs quotes"
 
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
@@ -74,19 +72,10 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         document.places[at] = origin
         return None if node is None else _Reader(origin, document, lines).read(node, at)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
         document.places[at] = f"{origin}:{mark.line + 1}" if mark is not None and lines else origin
-        detail = ", ".join(part for part in (error.context, error.problem) if part)
-        detail = _QUOTED.sub(lambda quoted: quoted[0] if _SYNTAX.fullmatch(quoted[0]) else "(not shown)", detail)
-        rule = f"is not valid YAML: {detail}"
-        if re.search("alias|anchor|character|tag", detail):
-            rule += "; a value that starts with one of * & ! % @ ` needs quotes"
-        document.problems.append(Problem(at, rule))
-        return None
-    except yaml.YAMLError:
-        document.places[at] = origin
-        document.problems.append(Problem(at, "is not valid YAML: it holds a character that YAML does not allow"))
+        document.problems.append(Problem(at, _INVALID))
         return None
     except RecursionError:
         document.places[at] = origin

@@ -216,14 +216,17 @@ def _pairs(replicas: Sequence[ReplicaSettings], names: Collection[str], known: s
 
 
 def _windows(settings: Settings) -> Iterator[Problem]:
-    window, least = spell_duration(settings.history.window), spell_duration(settings.poll.interval)
-    if settings.history.window < settings.poll.interval:
-        rule = f"is {window}, which must be at least poll.interval ({least}): each window needs a poll"
-        yield Problem(("history", "window"), rule)
-    for index, cluster in enumerate(settings.clusters):
-        if "interval" in cluster.poll.model_fields_set and cluster.poll.interval > settings.history.window:
-            rule = f"must be at most history.window ({window}): each window needs a poll"
-            yield Problem(("clusters", index, "poll", "interval"), rule, shown=True)
+    window = spell_duration(settings.history.window)
+    for interval, path in [
+        (settings.poll.interval, ("poll", "interval")),
+        *(
+            (one.poll.interval, ("clusters", index, "poll", "interval"))
+            for index, one in enumerate(settings.clusters)
+            if "interval" in one.poll.model_fields_set
+        ),
+    ]:
+        if interval > settings.history.window:
+            yield Problem(path, f"must be at most history.window ({window}): each window needs a poll", shown=True)
 
 
 def _translate(details: ErrorDetails) -> Iterator[Problem]:
@@ -232,8 +235,6 @@ def _translate(details: ErrorDetails) -> Iterator[Problem]:
     match details["type"]:
         case "extra_forbidden":
             yield Problem(path, f"is not a known setting{_suggestion(path)}")
-        case "missing" if path[0] == "outages" and path[-1] == "until":
-            yield Problem(path, "is required: of one that still lasts write nothing, or overrides with muted_until")
         case "missing":
             yield Problem(path, "is required")
         case "model_type" | "model_attributes_type" | "dict_type":

@@ -112,20 +112,16 @@ def check_listen(address: str) -> str:
     return address
 
 
-def check_window(seconds: float) -> float:
-    """Check seconds that divide an hour evenly."""
-    # Not by seconds: as a float 7.2 is a little more, and divides nothing.
-    microseconds = round(seconds * 1e6)
-    if seconds < 1 or 3_600_000_000 % microseconds or not math.isclose(microseconds, seconds * 1e6, rel_tol=1e-12):
-        raise ValueError("must divide an hour evenly, such as 1m, 5m or 15m")
-    return seconds
+def divide_hour(least: str) -> AfterValidator:
+    """Return the rule that whole seconds divide an hour evenly, and are not less than this."""
+    shortest = parse_duration(least)
 
+    def check(seconds: float) -> float:
+        if seconds < shortest or 3600 % seconds or not seconds.is_integer():
+            raise ValueError(f"must be whole seconds that divide an hour evenly, at least {least}, such as 5m or 15m")
+        return seconds
 
-def check_slot(seconds: float) -> float:
-    """Check whole seconds, at least a minute, that divide an hour evenly."""
-    if seconds < 60 or 3600 % seconds or not seconds.is_integer():
-        raise ValueError("must divide an hour evenly and be at least 1m, such as 1h, 15m or 5m")
-    return seconds
+    return AfterValidator(check)
 
 
 REQUIRE_TEXT = require_match(r"(?s).*\S.*", "must not be empty")

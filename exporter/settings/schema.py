@@ -31,9 +31,8 @@ from exporter.settings.rules import (
     Seconds,
     Section,
     check_listen,
-    check_slot,
-    check_window,
     default_exporter,
+    divide_hour,
     lower_text,
     parse_file,
     parse_folder,
@@ -230,7 +229,7 @@ class HistorySettings(Section):
     """Whether history is written."""
     folder: Annotated[Location, PlainValidator(parse_folder), PlainSerializer(str)] = Path("topic-liveness-history")
     """A folder of this host, or in object storage: `s3://BUCKET/FOLDER`."""
-    window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
+    window: Annotated[Seconds, divide_hour("1s")] = 300.0
     """1s to 1h. The length of a history interval. Must divide an hour evenly."""
     max_bytes: Annotated[Bytes, require_range("1MiB", parse=parse_size)] = 10 * 2**30
     """1MiB to 1048576TiB. Past that the oldest files are deleted and counted."""
@@ -248,7 +247,7 @@ class BackfillSettings(Section):
 
     horizon: Annotated[Seconds, require_range("1h", "3650d")] = 56 * 86400.0
     """1h to 3650d. How much history it writes, before the newest record of each partition."""
-    slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
+    slot: Annotated[Seconds, divide_hour("1m")] = 3600.0
     """1m to 1h. Must divide an hour evenly. Shorter slots need more look-ups."""
 
 
