@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import socket
 import ssl
 import threading
@@ -173,13 +172,14 @@ def host_and_port(listen: str) -> tuple[str, int]:
 
 def bind(listen: str) -> socket.socket:
     """Return a socket that listens on ``host:port``; ``:port`` means all addresses, of IPv6 too. Raises WebError."""
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise WebError(f"cannot listen on {listen}: it is not HOST:PORT, such as :9797")
+    host, _, port = listen.rpartition(":")
     try:
         listening = _bound(host.strip("[]"), int(port))
-    except (OSError, OverflowError) as error:
-        raise WebError(f"cannot listen on {listen}: {_cause(error, port)}") from None
+    except OSError as error:
+        raise WebError(
+            f"cannot listen on {listen}: {error.strerror}. Set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to an address "
+            "of this machine and a port that is free and allowed; `:9797` means all addresses"
+        ) from None
     # An answer is written in two pieces: the second would wait 40 ms for the client to acknowledge the first.
     # asyncio sees to that for sockets that it opens itself.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -189,7 +189,7 @@ def bind(listen: str) -> socket.socket:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Raises OSError and OverflowError."""
+    """Raises OSError."""
     if not host and socket.has_dualstack_ipv6():
         try:
             return _bound("::", port)
@@ -198,21 +198,3 @@ def _bound(host: str, port: int) -> socket.socket:
                 raise
     family, _, _, _, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]
     return socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=host == "::")
-
-
-def _cause(error: OSError | OverflowError, port: str) -> str:
-    if isinstance(error, OverflowError):
-        return "ports end at 65535."
-    if isinstance(error, socket.gaierror):
-        return "the host name does not resolve. Set web.listen to an address of this machine, such as :9797."
-    match error.errno:
-        case errno.EADDRINUSE:
-            return (
-                f"the port is in use. `ss -ltnp 'sport = :{port}'` shows by whom; or set web.listen "
-                "(TOPIC_LIVENESS_WEB__LISTEN) to another port."
-            )
-        case errno.EACCES:
-            return "no right to it. Ports below 1024 need CAP_NET_BIND_SERVICE; set web.listen to a higher port."
-        case errno.EADDRNOTAVAIL:
-            return f"this machine has no such address. `ip addr` lists them; `:{port}` means all."
-    return f"{os.strerror(error.errno or 0)}. Set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to another address."

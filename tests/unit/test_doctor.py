@@ -113,14 +113,16 @@ def test_a_web_port_in_use_is_a_note(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         [found] = host.web(settings(tmp_path, web__listen=f"127.0.0.1:{port}"), STILL)
-    assert (found.severity, found.what) == (Severity.NOTE, f"cannot listen on 127.0.0.1:{port}: the port is in use")
+    assert found.severity is Severity.NOTE
+    assert found.what.startswith(f"cannot listen on 127.0.0.1:{port}: Address already in use")
     assert found.costs == "none where it is this exporter that runs; else `serve` does not start (exit code 2)"
-    assert found.fix is not None
-    assert f"`ss -ltnp 'sport = :{port}'` shows by whom" in found.fix
     [found] = host.web(settings(tmp_path, web__listen="127.0.0.1:0"), STILL)
     assert found.severity is Severity.OK
     [found] = host.web(settings(tmp_path, web__listen="192.0.2.1:9797"), STILL)
-    assert (found.severity, found.fix) == (Severity.ERROR, "`ip addr` lists them; `:9797` means all.")
+    assert found.severity is Severity.ERROR
+    assert found.fix is not None and found.fix.startswith(
+        "Set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to an address of "
+    )
 
 
 def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
