@@ -36,12 +36,11 @@ def unusable(path: Path, *, folder: bool = False) -> str | None:
         with path.open("rb") as file:
             if not file.read(1):
                 return f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret"
-    except FileNotFoundError:
-        return f"the file {path} does not exist; next step: check the path, and that the secret is mounted"
-    except PermissionError:
-        return f"the file {path} cannot be read by user id {os.geteuid()}; next step: check its owner, group and mode"
     except OSError as error:
-        return f"the file {path} cannot be read: {error.strerror}; next step: check the path"
+        return (
+            f"the file {path} cannot be read by user id {os.geteuid()}: {error.strerror}; next step: check the path, "
+            "its owner, group and mode, and that the secret is mounted"
+        )
     return None
 
 

@@ -218,7 +218,7 @@ def test_servers_that_are_not_there_or_say_nothing_cost_themselves_alone(
     assert [line.partition(": ")[0] for line in sent.lines[:6]] == [f"not delivered to {one}" for one in files[:6]]
     assert "timed out" in sent.lines[0] and "timed out" in sent.lines[1]
     assert "Connection refused" in sent.lines[2]
-    assert "does not exist" in sent.lines[3] and "no URL of a service that apprise knows" in sent.lines[4]
+    assert "No such file" in sent.lines[3] and "no URL of a service that apprise knows" in sent.lines[4]
     assert "names several recipients" in sent.lines[5]
     assert SECRET not in sent.said()
     assert len(hook.bodies) == 1

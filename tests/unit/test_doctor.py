@@ -215,7 +215,7 @@ def test_a_secret_that_is_missing_is_a_finding_of_its_cluster(
     )
     assert run(["doctor", "--config", "prod.yaml", "--format", "json"]) == 1
     found = {each["cluster"]: each for each in json.loads(capsys.readouterr().out) if each["cluster"]}
-    assert "sasl.password: the file /none/here does not exist" in found["a"]["what"]
-    assert found["a"]["fix"] == "check the path, and that the secret is mounted"
+    assert "sasl.password: the file /none/here cannot be read by user id " in found["a"]["what"]
+    assert found["a"]["fix"] == "check the path, its owner, group and mode, and that the secret is mounted"
     assert "no answer in time from 127.0.0.1:1: " in found["b"]["what"]
     assert found["b"]["costs"] == "nothing of this cluster is watched"
