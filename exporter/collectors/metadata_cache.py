@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from exporter.domain.polls.metadata import Metadata, is_unchanged, restore_known
-from exporter.domain.ports import METADATA_SECONDS, Clock, PollSource
-
-_LARGE = 1_000
-"""For so many partitions a read costs as much as a poll: metadata may get METADATA_SECONDS old."""
+from exporter.domain.ports import Clock, PollSource
 
 _JITTER = 0.1
 """By what share of the interval a poll may begin late."""
@@ -18,7 +15,7 @@ class MetadataCache:
     """The last metadata of a cluster. Not for several threads at once."""
 
     def __init__(self, source: PollSource, clock: Clock, *, max_age: float, poll_interval: float) -> None:
-        """``max_age`` is how old metadata of fewer than ``_LARGE`` partitions may get.
+        """``max_age`` is how old metadata may get, in seconds.
 
         With polls every ``poll_interval`` seconds it is read where it would be older than that at the next poll.
         """
@@ -37,7 +34,7 @@ class MetadataCache:
         when no broker answers.
         """
         now, last = self._clock.monotonic(), self._last
-        if last is not None and not fresh and now - self._read_at + self._until_next_poll < self._lasts(last):
+        if last is not None and not fresh and now - self._read_at + self._until_next_poll < self._max_age:
             return last
         ids = {} if last is None else {name: topic.topic_id for name, topic in last.topics.items()}
         read = restore_known(self._source.metadata(doubted, ids), last)
@@ -45,7 +42,3 @@ class MetadataCache:
         if last is None or not is_unchanged(last, read):
             self._last = last = read
         return last
-
-    def _lasts(self, metadata: Metadata) -> float:
-        large = len(metadata.membership.layout) >= _LARGE
-        return max(self._max_age, METADATA_SECONDS) if large else self._max_age
