@@ -31,10 +31,6 @@ GROUPS_AT_A_TIME = 100
 
 _NO_ANSWER = GONE | {Reason.NO_COORDINATOR}
 
-
-NEAR_SHARE = 0.1
-"""Share of a partition's records, the oldest ones, that retention may delete soon."""
-
 _NO_LAYOUT = Layout.build({})
 
 
@@ -89,19 +85,10 @@ class GroupWatch(SnapshotSink):
         self._silent: set[int] = set()
         """Leaders that gave no answer in this sweep. They get one request, not one for each hundred groups."""
         self._snapshot: Snapshot | None = None
-        self._near_start: tuple[Layout, Rows] = _NO_LAYOUT, np.zeros(0, dtype=np.intp)
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take the watched topics and the leaders of their partitions."""
         self._snapshot = snapshot
-
-    def near_log_start(self, layout: Layout) -> Rows:
-        """Return the rows where a group may soon lose records: its next record is in the oldest tenth."""
-        known, rows = self._near_start
-        if layout is known:
-            return rows
-        found = layout.find(known.topics, known.topic[rows], known.partition[rows])
-        return found[found >= 0]
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> GroupSweep:
         """Read every group in scope, for at most one interval or until ``stop``. Raises no Kafka error.
@@ -144,14 +131,10 @@ class GroupWatch(SnapshotSink):
         layout = _NO_LAYOUT if snapshot is None else snapshot.table.layout
         positions = Positions.concatenate([*tally.positions, self._positions.carry_missed(retained)], layout)
         time_lags: Mapping[str, int] = {}
-        if snapshot is not None:
-            self._near_start = positions.rows.layout, _near_start(positions, snapshot.table)
-            if self._time_lags is not None:
-                ends = self._clock.monotonic() + self.interval / 2
-                positions = self._time_lags.measure(
-                    positions, snapshot, lambda: stop() or self._clock.monotonic() >= ends
-                )
-                time_lags = outcomes(positions.no_time_lag)
+        if snapshot is not None and self._time_lags is not None:
+            ends = self._clock.monotonic() + self.interval / 2
+            positions = self._time_lags.measure(positions, snapshot, lambda: stop() or self._clock.monotonic() >= ends)
+            time_lags = outcomes(positions.no_time_lag)
         self._positions = positions
         return GroupSweep(
             cluster=self.cluster,
@@ -264,15 +247,6 @@ def _why_unknown(answers: Answers) -> Codes:
     missing = reason_code(Reason.MISSING_ANSWER)
     unanswered = np.where(answers.reason > ANSWERED, answers.reason, missing)
     return np.where((answers.reason == ANSWERED) & answers.found, ANSWERED, unanswered).astype(np.int8)
-
-
-def _near_start(positions: Positions, table: Table) -> Rows:
-    """Return the rows of ``table`` where a group's next record is in the oldest tenth. Both share a layout."""
-    behind = np.flatnonzero((positions.reason == ANSWERED) & (positions.lag > 0))
-    rows = positions.rows.partition[behind]
-    start, end = table.earliest[rows], table.latest[rows]
-    near = table.read[rows] & (positions.committed[behind] - start <= NEAR_SHARE * (end - start))
-    return np.unique(rows[near])
 
 
 def _new(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.arrays import Codes, Flags, Floats
 from exporter.domain.polls.activity import Sightings
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata
@@ -23,11 +23,8 @@ _OUTDATED = (Reason.NOT_LEADER, Reason.UNKNOWN_TOPIC)
 class LogEnds:
     """The log start and the log end of each partition in one poll."""
 
-    def __init__(self, metadata: Metadata, topic_ids: NDArray[np.int64], table: Table, urgent: Rows) -> None:
-        """``table`` is that of the poll before, ``topic_ids`` are numbers by topic; no look-up is sent.
-
-        EARLIEST of ``urgent`` rows is always due.
-        """
+    def __init__(self, metadata: Metadata, topic_ids: NDArray[np.int64], table: Table) -> None:
+        """``table`` is that of the poll before, ``topic_ids`` are numbers by topic; no look-up is sent."""
         membership = metadata.membership
         layout = membership.layout
         self._membership = membership
@@ -36,8 +33,6 @@ class LogEnds:
         self._topic_id = topic_ids[layout.topic]
         self._known = ~np.isnan(self.table.last_good_poll) & (self._topic_id == self.table.topic_id)
         self._topic_reason = metadata.reason_of_topics[layout.topic]
-        self._urgent = np.zeros(len(layout), dtype=np.bool_)
-        self._urgent[urgent] = True
         self._earliest = Answers.none(len(layout))
         self._latest = Answers.none(len(layout))
 
@@ -58,7 +53,7 @@ class LogEnds:
         EARLIEST comes first: in the other order, retention in between could make earliest larger than latest.
         """
         rows = np.flatnonzero((self.leader != NO_LEADER) & (self._latest.reason == NO_ANSWER))
-        due = rows[~self._known[rows] | self._urgent[rows] | (self.table.earliest_due[rows] <= due_until)]
+        due = rows[~self._known[rows] | (self.table.earliest_due[rows] <= due_until)]
         if len(due):
             self._earliest.put(due, source.starts(self._membership.part(due)))
         rows = rows[self._earliest.reason[rows] <= ANSWERED]

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.log_ends import LogEnds
 from exporter.collectors.log_sizes import Inspector
 from exporter.collectors.metadata_cache import MetadataCache
@@ -64,14 +63,12 @@ class Poller:
         poll_interval: float = 0.0,
         tier: TierWatch | None = None,
         inspections: Inspector | None = None,
-        readers: GroupWatch | None = None,
         state: ClusterState | None = None,
     ) -> None:
         """``earliest_interval`` is the largest age of the EARLIEST of a partition in seconds.
 
-        With 0 every poll looks it up, as it does where ``readers`` know of a group near the log start.
-        ``metadata_seconds`` is the largest age of metadata, but for large clusters. It goes on from ``state``, as if
-        there had been no restart.
+        With 0 every poll looks it up. ``metadata_seconds`` is the largest age of metadata. It goes on from ``state``,
+        as if there had been no restart.
         """
         self.cluster = cluster
         self._source = source
@@ -79,7 +76,6 @@ class Poller:
         self._clock = clock
         self._tier = tier
         self._inspections = inspections
-        self._readers = readers
         self._earliest_interval = earliest_interval
         self._started: float | None = None
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
@@ -249,9 +245,7 @@ class Poller:
         return np.array([of_broker[self._polls % len(of_broker)] for of_broker in rows], dtype=np.intp)
 
     def _ends(self, metadata: Metadata) -> LogEnds:
-        layout = metadata.membership.layout
-        urgent = np.zeros(0, dtype=np.intp) if self._readers is None else self._readers.near_log_start(layout)
-        return LogEnds(metadata, self._topic_ids.number(metadata, self._table.topic_id), self._table, urgent)
+        return LogEnds(metadata, self._topic_ids.number(metadata, self._table.topic_id), self._table)
 
     def _due_until(self, started: float) -> float:
         """Return the expected monotonic time of the next poll. Look-ups that are due before then are due now."""

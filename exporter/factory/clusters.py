@@ -84,7 +84,6 @@ def build_cluster(
         poll_interval=poll.interval,
         tier=tier,
         inspections=inspector,
-        readers=groups,
         state=state,
     )
     return ClusterCollectors(cluster, source, poller, tier, inspector, groups, process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 
 import kafka
@@ -21,8 +20,6 @@ from tests.groups import Group, GroupPartition, groups_of
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
 from tests.integration.sweeping import Swept, commit, forget, member, sweeping
-from tests.integration.watch import Watch
-from tests.views import readings_of
 from tests.workbench import QUIET, Workbench
 
 STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY}
@@ -56,34 +53,6 @@ def test_a_group_is_known_by_either_protocol(workbench: Workbench, swept: Swept,
     with member(workbench.bootstrap, topic, topic, 3, protocol):
         assert groups_of(swept.sweep()) == {topic: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
     assert groups_of(swept.sweep()) == {topic: Group(GroupState.EMPTY, 0, position)}
-
-
-def test_the_log_start_is_read_at_every_poll_where_a_group_is_near_it(
-    workbench: Workbench, swept: Swept, name: str
-) -> None:
-    """A poll sees at once what DeleteRecords took from a group; elsewhere the log start may be as old as allowed."""
-    near, far = TopicPartition(name, 0), TopicPartition(name, 1)
-    workbench.create(name, 2)
-    workbench.write([(name, number, DAY_AGO) for number in (0, 1) for _ in range(20)])
-    commit(workbench.bootstrap, name, {near: 1, far: 15})
-    polls = Watch(
-        workbench.bootstrap,
-        [name],
-        sinks=[swept.watch],
-        readers=swept.watch,
-        earliest_interval=timedelta(hours=1).seconds,
-    )
-    try:
-        polls.poll()
-        swept.watch.sweep()
-        for key in (near, far):
-            workbench.delete_records(*key, 5)
-        starts = {key: reading.earliest for key, reading in readings_of(polls.poll()).items()}
-        assert starts == {near: 5, far: 0}
-        lost = {key: at.lost for key, at in groups_of(swept.watch.sweep())[name].partitions.items()}
-        assert lost == {near: 4, far: 0}
-    finally:
-        polls.source.close()
 
 
 def test_lag_counts_what_an_open_transaction_wrote(workbench: Workbench, swept: Swept, name: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from exporter.clock import SystemClock
-from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import PollFailure, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
@@ -40,7 +39,7 @@ class AheadClock(SystemClock):
 class Watch:
     """The exporter's own source and poller on the topics a test names."""
 
-    def __init__(  # noqa: PLR0913 - each is a setting of the exporter
+    def __init__(
         self,
         bootstrap: str,
         include: Sequence[str],
@@ -48,7 +47,6 @@ class Watch:
         timeout: float = 10.0,
         budget: float | None = None,
         sinks: Sequence[SnapshotSink] = (),
-        readers: GroupWatch | None = None,
         earliest_interval: float = 0.0,
         metadata_seconds: float = 0.0,
         iam: AwsIam | None = None,
@@ -70,7 +68,6 @@ class Watch:
             self.clock,
             earliest_interval=earliest_interval,
             metadata_seconds=metadata_seconds,
-            readers=readers,
         )
 
     def poll(self) -> Snapshot:
