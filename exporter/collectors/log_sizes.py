@@ -37,25 +37,15 @@ class Inspector(SnapshotSink):
         self._client = client
         self._metadata: Metadata | None = None
         self._brokers: Mapping[int, BrokerLogs] = {}
-        self._shown: tuple[Metadata, Mapping[int, BrokerLogs], float, Inspections] | None = None
-        """What ``results`` returned last, for which metadata and answers, until when."""
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take the partitions and their brokers."""
         self._metadata = snapshot.metadata
 
     def results(self, metadata: Metadata) -> Inspections:
-        """Return all results: the same object until a broker answers or an answer is too old.
-
-        Sends no request.
-        """
-        now, brokers, shown = self._clock.monotonic(), self._brokers, self._shown
-        if shown is None or shown[0] is not metadata or shown[1] is not brokers or now > shown[2]:
-            ends = {number: logs.at + (MAX_FAILED_ROUNDS + 1) * self._interval for number, logs in brokers.items()}
-            recent = {number: brokers[number] for number, until in ends.items() if until >= now}
-            until = min((ends[number] for number in recent), default=math.inf)
-            self._shown = shown = metadata, brokers, until, sizes_of(metadata, recent)
-        return shown[3]
+        """Return all results that are not too old. Sends no request."""
+        oldest = self._clock.monotonic() - (MAX_FAILED_ROUNDS + 1) * self._interval
+        return sizes_of(metadata, {number: logs for number, logs in self._brokers.items() if logs.at >= oldest})
 
     def inspect(self, stop: Callable[[], bool] = lambda: False) -> Round:
         """Ask all brokers, for at most one interval or until ``stop``; return cost and failures."""
