@@ -17,7 +17,7 @@ from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.polls.readings import Reason, TopicPartition
 from tests.demo.broker import Broker
 from tests.groups import Group, GroupPartition, groups_of
-from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.kafka import DAY_AGO
 from tests.integration.kafka_tools import kafka_tool
 from tests.integration.sweeping import Swept, commit, forget, member, sweeping
 from tests.workbench import QUIET, Workbench
@@ -126,18 +126,6 @@ def test_a_group_without_a_name_costs_only_itself(workbench: Workbench, name: st
         old.close()
         forget(workbench, name)
         workbench.delete(name)
-
-
-def test_groups_are_reported_by_every_version(kafka: Kafka) -> None:
-    """Groups of brokers from 2.8 on are shown, with lag."""
-    group = topic = f"grouped-{kafka.version}"
-    kafka.create(topic)
-    kafka.write([(topic, 0, DAY_AGO)] * 3)
-    with sweeping(kafka.bootstrap, topic) as swept, member(kafka.bootstrap, group, topic, 2):
-        position = {TopicPartition(topic, 0): GroupPartition(2, lag=1, lost=0)}
-        assert groups_of(swept.sweep()) == {group: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
-    forget(kafka, group)
-    kafka.delete(topic)
 
 
 def tool(cache: Path, broker: Broker, option: str) -> list[list[str]]:

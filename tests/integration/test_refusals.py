@@ -1,4 +1,4 @@
-"""Brokers that are not there, and clients that are refused: each says why, and nothing is tried again between polls."""
+"""Clients that are refused: nothing is tried again between polls."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import json
 import subprocess
 import sys
 
-from exporter.domain.polls.readings import Reason
-from tests.demo.broker import free_port
 from tests.integration.secured import WRONG, Secured
-from tests.integration.watch import Watch
 from tests.programs import ROOT
 
 ALONE = """
@@ -42,17 +39,3 @@ def test_refused_credentials_are_not_tried_between_polls(secured: Secured) -> No
     command = [sys.executable, "-c", ALONE, properties]
     alone = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     assert alone.stdout.splitlines() == ["authentication-failed connected", "gone"] * 2
-
-
-def test_nobody_listens_and_no_such_host() -> None:
-    """Both fail within the timeout, name the servers asked, the cause and the next step."""
-    for servers, cause in (
-        (f"127.0.0.1:{free_port()}", "Connection refused"),
-        ("no.such.host.invalid:9092", "resolve"),
-    ):
-        failure = Watch(servers, [".*"], timeout=1.0).fail()
-        assert failure.reason is Reason.CLUSTER_UNREACHABLE
-        assert failure.duration_seconds < 30, "librdkafka's own limit is a minute"
-        assert servers in failure.detail
-        assert cause in failure.detail
-        assert "next step: check" in failure.detail
