@@ -71,7 +71,7 @@ def list_broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, s
             yield name, text if may_be_secret(name) else plain
         elif rule := _rule(name, str(value).strip()):
             yield name, rule
-    if "bootstrap.servers" not in properties and "metadata.broker.list" not in properties:
+    if "bootstrap.servers" not in properties:
         yield "bootstrap.servers", "is required, such as host:9092 or host1:9092,host2:9092"
 
 
@@ -79,8 +79,6 @@ def _rule(name: str, value: str) -> str | None:
     match name:
         case "bootstrap.servers":
             return _bootstrap_rule(value)
-        case "metadata.broker.list":
-            return "must be written as bootstrap.servers"
         case "allow.auto.create.topics" if value.lower() not in _FALSE:
             return "must stay false: asking for a deleted topic would create it again"
         case "sasl.mechanism" | "sasl.mechanisms" if value.upper() == "AWS_MSK_IAM":
