@@ -72,7 +72,8 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(tmp_path: 
     # Polls and sweeps over groups have a connection each: both take the file up, in the same words.
     failure, renewal, unusable = dict.fromkeys(serving.log_lines())
     servers = secured.address("PASSWORD")
-    assert failure.startswith(f"WARNING exporter.state: cluster prod: poll failed: authentication-failed: {servers} ")
+    refused = f"poll failed: authentication-failed: could not sign in to {servers}: "
+    assert failure.startswith(f"WARNING exporter.state: cluster prod: {refused}")
     assert renewal.endswith(f"{servers}: read again, because the file changed: sasl.password")
     assert f"sasl.password: the file {serving.secret} is empty; next step: " in unusable
     serving.write(WRONG)
