@@ -18,9 +18,9 @@ from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.spark.failures import next_step, shorten_error
 from spark_rollups.stages import folding
-from tests.delta import change_notes
+from tests.delta import change_notes, commits
 from tests.programs import Call, as_options
-from tests.spark.conftest import QUICK, take_in
+from tests.spark.conftest import QUICK
 from tests.spark.report_story import topic, write_table
 from tests.spark.story import at, moment
 
@@ -181,23 +181,19 @@ def test_a_report_without_verdicts_says_so(history: Path, refused: Call) -> None
 def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(
     spark: SparkSession, history: Path, tmp_path: Path, refused: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where last commits are empty, as after a power cut, both commands end with 1 and one line on what to do."""
+    """Where the last commit is empty, as after a power cut, both commands end with 1 and one line on what to do."""
     (tmp_path / "work").mkdir()
-    take_in(spark, history)
     write_table(spark, history, "verdicts", topic("orders", "live"))
-    logs = [log for log in (history / "tables").glob("*/_delta_log") if any(log.glob("[0-9]*.json"))]
-    lost = [max(log.glob("[0-9]*.json")) for log in logs]
-    for commit in lost:
-        commit.write_bytes(b"")
+    (lost,) = commits(history)
+    lost.write_bytes(b"")
     monkeypatch.chdir(tmp_path / "work")
     for verb in ("report", "rollup"):
         done = refused(verb, "--history", "../history", *as_options(QUICK))
         assert done.returncode == 1
         [line] = done.stderr.splitlines()
         assert line.startswith("Error: ")
-        [named] = [commit for commit in lost if str(commit.relative_to(tmp_path)) in line]
-        assert f"{named.name} is empty, as after a power cut, and what it added would be lost: " in line
-        assert f"move {named.stem}* and .{named.stem}* away from there, and " in line
+        assert f"{lost.relative_to(tmp_path)} is empty, as after a power cut, and what it added would be lost: " in line
+        assert f"move {lost.stem}* and .{lost.stem}* away from there, and " in line
         assert "ingested.json too, then run `topic-liveness rollup --rebuild`" in line
         assert "Traceback" not in done.stdout
     assert not (history / "published").exists()
