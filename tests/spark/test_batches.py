@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Row, SparkSession
+import pyarrow.parquet as pq
 
 from exporter.domain.learning.drops import Drop
 from exporter.domain.learning.rest_days import Rests
@@ -19,10 +20,11 @@ from exporter.history.published import Expectations
 from spark_rollups.spark.frames import arrow_schema
 from spark_rollups.stages.calibration import UNITS, Exclusions, units, unusual_from
 from spark_rollups.stages.learning import DAYS, LEARNED, learn_batch, week_of
-from spark_rollups.stages.publish import publish
-from spark_rollups.stages.verdicts import JUDGED, Rule, hold_incidents, judge_batch
-from spark_rollups.store.schemas import BASELINES
+from spark_rollups.stages.verdicts import JUDGED, Rule, judge_batch
+from spark_rollups.stages.verdicts import LEARNED as PUBLISHED
+from spark_rollups.store.schemas import BASELINES, EXPECTATIONS
 from tests.judging import judge, rows_in
+from tests.pointer import point_to
 from tests.spark.polls import Settings, run_exporter
 from tests.spark.spool_days import SpoolDays, fold, struct_tables
 from tests.spark.story import DAY, HOUR, World, at, every, moment
@@ -62,37 +64,37 @@ def judge_topics(
     return judge_batch(streams, baselines, rule=rule, schema=arrow_schema(JUDGED))
 
 
-def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Named by the rollup and judged alike between rollups; dead once no holiday lasts as long, as of any moment."""
+def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(tmp_path: Path) -> None:
+    """Judged alike between rollups; dead once no holiday lasts as long, as of any moment."""
     world, end = World(tmp_path), 43.0
     world.write("orders", 0, every(HOUR, at(0), at(end)))
     world.write("legacy", 0, every(HOUR, at(0), at(38)))
     world.poll(at(0), at(end), every=HOUR)
     began, (baselines, maxima) = number(moment(at(38)).date()), learn(fold(tmp_path), end, before=5)
 
-    def drop_verdict(day: float, days: int) -> tuple[Row, Verdict]:
+    def drop_verdict(day: float, days: int) -> tuple[dict[str, Any], Verdict]:
         drops = [Drop("prod", began + n, 1, 7, frozenset(["legacy"])) for n in range(days)]
-        rows = judge_topics(fold(tmp_path, until=at(day)), baselines, maxima, day, drops)
-        frame = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], JUDGED)
-        found = hold_incidents(frame)
-        publish(found, tmp_path, as_of=moment(at(day)), published_at=moment(at(day)), calibrated=())
+        rows = judge_topics(fold(tmp_path, until=at(day)), baselines, maxima, day, drops).to_pylist()
+        target = tmp_path / "published" / f"expectations-{days}"
+        target.mkdir(parents=True)
+        learned = [{**row, **{name: row[of] for name, of in PUBLISHED.items()}, "schema_version": 1} for row in rows]
+        pq.write_table(pa.Table.from_pylist(learned, arrow_schema(EXPECTATIONS)), target / "part-0.parquet")
+        point_to(target, at(day))
         known = Expectations(tmp_path)
         assert known.refresh(), known.problem
         assert known.published is not None
         row = rows_in(known.published.rows)["prod", "legacy", None]
         assert row.last_advance is not None
-        return found.where("topic = 'legacy' and partition is null").collect()[0], judge(
-            Silence(row.last_advance, at(day), known=True), row, at(day)
-        ).verdict
+        between = judge(Silence(row.last_advance, at(day), known=True), row, at(day)).verdict
+        return next(row for row in rows if (row["topic"], row["partition"]) == ("legacy", None)), between
 
     row, between = drop_verdict(40.5, 2)
-    assert (row.verdict, row.incident, row.dead_since, between) == ("held", "drop-2025-02-13", None, Verdict.HELD)
-    assert "; held: drop of the fleet since Thu 2025-02-13 00:00 UTC, 1 of 7 topics" in row.evidence
-    assert "until Sun 2025-02-16 00:00 UTC at most; without it dead since Thu 2025-02-13" in row.evidence
+    assert (row["verdict"], row["incident"], row["dead_since"]) == ("held", "drop-2025-02-13", None)
+    assert between == Verdict.HELD
+    assert "; held: drop of the fleet since Thu 2025-02-13 00:00 UTC, 1 of 7 topics" in row["evidence"]
+    assert "until Sun 2025-02-16 00:00 UTC at most; without it dead since Thu 2025-02-13" in row["evidence"]
     row, between = drop_verdict(41.5, 3)
-    assert (row.verdict, row.incident, between) == ("dead", None, Verdict.DEAD)
+    assert (row["verdict"], row["incident"], between) == ("dead", None, Verdict.DEAD)
 
 
 def test_a_rhythm_that_is_new_since_monday_is_known_after_two_pauses(tmp_path: Path) -> None:

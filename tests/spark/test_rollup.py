@@ -318,6 +318,9 @@ def test_a_holiday_is_held_and_is_no_silence_once_it_is_over(judged: Judged) -> 
     for topic, hour in (("orders.3", "05"), ("died", "03")):
         dead = rf"{re.escape(without)}; without it dead since Wed 2025-02-05 {hour}:\d\d UTC"
         assert re.search(f"{dead}$", found[topic].evidence), found[topic].evidence
+    half, _ = sorted((judged.history / "published").glob("expectations-*"))
+    falling = [row for row in pq.read_table(half).to_pylist() if row["falling"] and row["partition"] is None]
+    assert {(row["cluster"], row["topic"]) for row in falling} == {("resting", topic) for topic in rested}
     drops = {row.date: row.topics for row in rows_of(judged.history, "drops")}
     assert drops == {date(2025, 2, 5): rested, date(2025, 2, 6): rested}
     found = {topic: row for (topic, partition), row in judged.of_others["resting"].items() if partition is None}
