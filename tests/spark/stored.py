@@ -31,20 +31,34 @@ END = moment(at(DAYS)).isoformat()
 """When the story ends."""
 
 
-_HOLDING = """
-import os, sys, time
-from pathlib import Path
-from spark_rollups.store.lock import Lease
+_SHORT_LEASES = """
 from spark_rollups.job import main
-from spark_rollups.store.tables import Tables
+from spark_rollups.store.lock import Lease
 
 # As in earnest, in seconds instead of minutes.
 Lease.__init__.__kwdefaults__.update(renew_seconds=0.5, expiry_seconds=8.0)
-write, held = Tables._write, Path(sys.argv.pop(1))
+"""
+
+IMPATIENT_JOB = f"""{_SHORT_LEASES}
+from spark_rollups.progress import Progress
+
+Progress.__init__.__defaults__ = (2.0,)
+main()
+"""
+"""A job that prints what it waits for every 2 seconds in place of 30."""
+
+_HELD_JOBS = f"""{_SHORT_LEASES}
+import io, json, sys, time
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from pyspark.sql import SparkSession
+from spark_rollups.store.tables import Tables
+
+write, held, held_at = Tables._write, Path(sys.argv[1]), None
 
 
 def wait_and_write(tables, name, *rest):
-    if name == os.environ.get("HELD_AT", "streams") and held.exists():
+    if name == held_at and held.exists():
         held.unlink()
         while not held.exists():
             time.sleep(0.05)
@@ -52,20 +66,9 @@ def wait_and_write(tables, name, *rest):
 
 
 Tables._write = wait_and_write
-"""
-
-HELD_JOB = _HOLDING + "main()\n"
-"""The job; where there is a file of the name that comes first it takes it away, once it has written days and is about
-to write streams, and waits until it is there again. ``HELD_AT`` in the environment names another table than streams."""
-
-_HELD_JOBS = f"""{_HOLDING}
-import io, json
-from contextlib import redirect_stderr, redirect_stdout
-from pyspark.sql import SparkSession
-
 SparkSession.stop = lambda _: None
 for line in sys.stdin:
-    os.environ["HELD_AT"], *arguments = json.loads(line)
+    held_at, *arguments = json.loads(line)
     with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as problem:
         try:
             main(arguments)
@@ -73,6 +76,7 @@ for line in sys.stdin:
             code = ended.code
     print(json.dumps([code, output.getvalue(), problem.getvalue()]), flush=True)
 """
+"""Jobs that take a file away when they are about to write a table, and wait until it is there again."""
 
 
 class HeldJobs:
@@ -164,9 +168,7 @@ def only_stages(output: str) -> None:
     assert [line for line in output.splitlines() if not stage.fullmatch(line)] == [], output
 
 
-def start_rollup(
-    name: str, *options: str, job: Sequence[str | Path] = ("-m", "spark_rollups.job")
-) -> subprocess.Popen[str]:
+def start_rollup(name: str, *options: str, job: Sequence[str] = ("-m", "spark_rollups.job")) -> subprocess.Popen[str]:
     """Start a rollup of a folder in the bucket, in a process group of its own."""
     return subprocess.Popen(
         [sys.executable, *job, *_arguments(name, *options)],

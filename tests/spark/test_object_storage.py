@@ -18,7 +18,7 @@ from tests.s3 import SECRET, S3Server
 from tests.slow_line import SlowLine
 from tests.spark.stored import (
     END,
-    HELD_JOB,
+    IMPATIENT_JOB,
     HeldJobs,
     leave_unneeded,
     only_stages,
@@ -29,14 +29,6 @@ from tests.spark.stored import (
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(600)
-
-IMPATIENT_JOB = f"""
-from spark_rollups.progress import Progress
-
-Progress.__init__.__defaults__ = (2.0,)
-{HELD_JOB}
-"""
-"""A job that prints what it waits for every 2 seconds in place of 30."""
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +119,7 @@ def test_a_rollup_cut_off_and_one_killed_are_completed_by_the_next_which_says_wh
     note_upkeep(folder)
     with SlowLine(server.url, 0.05) as line:
         monkeypatch.setenv("AWS_ENDPOINT_URL", line.url)
-        job = ("-c", IMPATIENT_JOB, folder.with_name("not-held"))
-        with start_rollup("rolled", "--as-of", END, "--report", job=job) as completing:
+        with start_rollup("rolled", "--as-of", END, "--report", job=("-c", IMPATIENT_JOB)) as completing:
             begun = folder / "tables" / "streams" / "_delta_log"
             until(lambda: any(begun.glob("*.json")) or completing.poll() is not None, "a commit", 420)
             assert completing.poll() is None, completing.communicate()
