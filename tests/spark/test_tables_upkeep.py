@@ -32,23 +32,6 @@ def take_in_windows(spark: SparkSession, history: Path) -> None:
     ingest.record(tables, [ingest.ingest_table(tables, history, windows)])
 
 
-@pytest.fixture(scope="module")
-def taken_in(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A history folder whose windows were taken in."""
-    world = World(tmp_path_factory.mktemp("taken-in") / "history")
-    world.write("orders", 0, every(HOUR, at(0), at(END)))
-    world.poll(at(0), at(1), every=HOUR)
-    world.poll(at(1), at(END), every=HOUR)
-    take_in_windows(spark, world.history)
-    return world.history
-
-
-@pytest.fixture
-def history(taken_in: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    return Path(shutil.copytree(taken_in, tmp_path / "history"))
-
-
 def stream(topic: str, partition: int | None, listed_at: datetime | None, **more: object) -> tuple[object, ...]:
     """A row of ``streams``."""
     known: dict[str, object] = {"topic": topic, "partition": partition, "listed_at": listed_at}
@@ -95,25 +78,6 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
     assert run_upkeep(tables, now, retention) == "nothing past its retention"
 
 
-def test_small_files_are_put_together_and_those_of_killed_runs_removed(spark: SparkSession, history: Path) -> None:
-    """Rows stay; a file that no table names goes once it is a week old."""
-    live = min(history.glob("tables/windows/date=*/*.parquet"))
-    young, old = live.with_name("part-00000-young.parquet"), live.with_name("part-00000-old.parquet")
-    shutil.copy(live, young)
-    shutil.copy(live, old)
-    for left, days in ((young, 6.9), (old, 7.1), (live, 8.0)):
-        os.utime(left, 2 * (time.time() - days * DAY,))
-    tables = Tables(spark, history)
-    tables.append("windows", tables.read("windows").where(f"date = '{live.parent.name.removeprefix('date=')}'"))
-    before = in_order(rows_of(history, "windows"))
-    assert run_upkeep(tables, moment(at(END)), Retention()) == "nothing past its retention"
-    assert young.exists() and not old.exists()
-    assert live.exists(), "the compaction took it out of the table just now"
-    named = [Path(str(file["path"])) for file in present(history / "tables" / "windows")]
-    assert len({path.parent for path in named}) == len(named) == END
-    assert in_order(rows_of(history, "windows")) == before
-
-
 RETENTION = Retention({**retention_days(), "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
 
 
@@ -136,11 +100,36 @@ def old(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def past_retention(spark: SparkSession, old: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy of it. Files that no table needs may be removed at once."""
+def history(old: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(old, tmp_path / "history"))
+
+
+@pytest.fixture
+def past_retention(spark: SparkSession, history: Path) -> Iterator[Path]:
+    """The same, where files that no table needs may be removed at once."""
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    yield Path(shutil.copytree(old, tmp_path / "past"))
+    yield history
     spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+def test_small_files_are_put_together_and_those_of_killed_runs_removed(spark: SparkSession, history: Path) -> None:
+    """Rows stay; a file that no table names goes once it is a week old."""
+    live = min(history.glob("tables/windows/date=*/*.parquet"))
+    young, old = live.with_name("part-00000-young.parquet"), live.with_name("part-00000-old.parquet")
+    shutil.copy(live, young)
+    shutil.copy(live, old)
+    for left, days in ((young, 6.9), (old, 7.1), (live, 8.0)):
+        os.utime(left, 2 * (time.time() - days * DAY,))
+    tables = Tables(spark, history)
+    tables.append("windows", tables.read("windows").where(f"date = '{live.parent.name.removeprefix('date=')}'"))
+    before = in_order(rows_of(history, "windows"))
+    assert run_upkeep(tables, moment(at(END)), Retention()) == "nothing past its retention"
+    assert young.exists() and not old.exists()
+    assert live.exists(), "the compaction took it out of the table just now"
+    named = [Path(str(file["path"])) for file in present(history / "tables" / "windows")]
+    assert len({path.parent for path in named}) == len(named) == END
+    assert in_order(rows_of(history, "windows")) == before
 
 
 def table_state(spark: SparkSession, history: Path) -> dict[str, object]:
