@@ -26,9 +26,9 @@ from exporter.settings.load import load_settings
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
+from tests.bench.audit import sections_of
 from tests.dead_and_living import DEAD, LIVING, write_fleet
 from tests.demo.broker import Broker
-from tests.integration.day_one import sections_of
 from tests.integration.serving import Exporter
 from tests.spark.rhythms import Fleet, fleet
 from tests.waiting import until
