@@ -19,11 +19,8 @@ STARTED = {
 }
 """What tests share that takes long to start, and what a file of tests says that needs it.
 
-A session of Spark, one set of the brokers of all versions and of the secured one, and one of three of one cluster.
+One session of Spark, one set of the brokers of all versions and of the secured one, and one of three of one cluster.
 """
-
-MOST = {"spark": 2}
-"""Workers that may start it, where it is more than one: with one session the files that need it would be left alone."""
 
 LONG = (
     "spark/test_retention.py",
@@ -66,8 +63,8 @@ def place(item: pytest.Item) -> tuple[int, int]:
 class ByFile(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no types
     """Gives files of tests to workers, in the order in which they were collected.
 
-    A worker is given the first file that needs nothing, or what this worker has started already, or what fewer than
-    MOST have. So a fixture of a file is made once in a run.
+    A worker is given the first file that needs nothing, or what this worker has started already, or what no other
+    has; where none is left, any. So a fixture of a file is made once in a run.
     """
 
     def __init__(self, config: pytest.Config, log: Producer | None) -> None:
@@ -88,7 +85,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no t
 
     def _fits(self, node: WorkerController, needed: str) -> bool:
         started = self._started[needed]
-        return not needed or node in started or len(started) < MOST.get(needed, 1)
+        return not needed or node in started or not started
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Take the tests of a worker that ended back; return the one at which it did, which is not run again."""
