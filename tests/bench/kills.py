@@ -36,8 +36,6 @@ from spark_rollups.spark.session import start_session
 from spark_rollups.store.tables import SCHEMAS, Tables
 from tests.bench.running import Writer, real_broker, say, show
 from tests.integration.serving import Exporter, rows_of
-from tests.programs import as_options
-from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 from tests.waiting import until
 from tests.workbench import Workbench
@@ -149,7 +147,7 @@ class Rollups:
         whole = self.copy("whole")
         stages = self.run(whole)
         self.ingest_seconds = sum(seconds for name, seconds in stages.items() if name in TABLES.values())
-        self._spark = start_session("kills", master="local[2]", log=folder / "spark.log", conf=QUICK)
+        self._spark = start_session("kills", master="local[2]", log=folder / "spark.log")
         self._whole = self.rows(whole)
 
     def copy(self, name: str) -> Path:
@@ -160,7 +158,6 @@ class Rollups:
         """Start a rollup in a process group of its own."""
         command = [sys.executable, "-P", "-u", "-m", "spark_rollups.job", "rollup", "--history", str(history)]
         command += ["--as-of", datetime.fromtimestamp(at(_DAYS), UTC).isoformat(), "--master", "local[2]"]
-        command += as_options(QUICK)
         return subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -20,28 +20,6 @@ from tests.programs import Call
 from tests.s3 import S3Server, s3_for_all
 from tests.spark.story import HOUR, World, at, every
 
-QUICK = {
-    # Small data, many plans: most of the time goes into planning them and into compiling code.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.stats.skipping": "false",
-    "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.sql.ui.explainMode": "simple",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-}
-
-RAW_FILES = {
-    # As in a local session: else a process is started for the rights of each file. S3's connector fails with it.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-}
-
-JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""For a JVM that no session sets up: as a session of little data does, for it too lives too shortly to compile well."""
-
 NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" for scheme in ("http", "https"))
 """Java goes out through a proxy that is not there."""
 
@@ -58,7 +36,7 @@ def take_in(spark: SparkSession, history: Path) -> list[ingest.Ingested]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A real session with Delta Lake, started the way the job starts it."""
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = start_session("tests", master="local[2]", log=log, conf=QUICK)
+    session = start_session("tests", master="local[2]", log=log)
     yield session
     session.stop()
 

@@ -20,9 +20,7 @@ from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
 from tests.delta import active_hours, table_size
 from tests.judging import rows_of
-from tests.programs import as_options
 from tests.s3 import BUCKET, S3Server
-from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every, moment
 from tests.waiting import until
 
@@ -180,4 +178,4 @@ def start_rollup(name: str, *options: str, job: Sequence[str] = ("-m", "spark_ro
 
 
 def _arguments(name: str, *options: str) -> list[str]:
-    return ["rollup", "--history", f"s3a://{BUCKET}/{name}", "--master", "local[2]", *as_options(QUICK), *options]
+    return ["rollup", "--history", f"s3a://{BUCKET}/{name}", "--master", "local[2]", *options]

@@ -24,7 +24,6 @@ from tests.demo.broker import free_port
 from tests.judging import rows_of
 from tests.plain_http import get
 from tests.programs import as_options, python_with_the_wheel, python_without_this_project, running
-from tests.spark.conftest import JAVA, QUICK, RAW_FILES
 from tests.spark.stored import only_stages
 from tests.spark.story import HOUR, World, at, every, moment
 from tests.waiting import until
@@ -33,9 +32,23 @@ SPARK = Path(pyspark.__file__).parent
 PARTITIONS = 1_400
 """Two a topic."""
 
+JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+"""For a JVM that no session sets up: as a session of little data does, for it too lives too shortly to compile well."""
+
 SMALL = {
-    **QUICK,
-    **RAW_FILES,
+    # Small data, many plans: most of the time goes into planning them and into compiling code.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.stats.skipping": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    # As in a local session: else a process is started for the rights of each file. S3's connector fails with it.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     "spark.driver.extraJavaOptions": JAVA,
     "spark.executor.extraJavaOptions": JAVA,
     "spark.executor.memory": "512m",

@@ -13,8 +13,6 @@ import pytest
 from spark_rollups.spark.jars import DELTA, S3, read_locks
 from spark_rollups.spark.session import cache_folder
 from tests.delta import commits, rows_of
-from tests.programs import as_options
-from tests.spark.conftest import QUICK
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -31,7 +29,7 @@ host whose name does not resolve."""
 
 def rollup(history: Path, *before: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the job to its end."""
-    job = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), *as_options(QUICK)]
+    job = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history)]
     return subprocess.run(
         [*before, *job], capture_output=True, text=True, timeout=500, check=False, env={**os.environ, **environment}
     )

@@ -19,8 +19,7 @@ from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.spark.failures import next_step, shorten_error
 from spark_rollups.stages import folding
 from tests.delta import change_notes, commits
-from tests.programs import Call, as_options
-from tests.spark.conftest import QUICK
+from tests.programs import Call
 from tests.spark.report_story import topic, write_table
 from tests.spark.story import at, moment
 
@@ -158,7 +157,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(his
     torn.parent.mkdir(parents=True)
     torn.write_text("torn {")
     change_notes(history)
-    done = refused("rollup", "--history", history, *as_options(QUICK))
+    done = refused("rollup", "--history", history)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: windows: ")
@@ -172,7 +171,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(his
 @pytest.mark.usefixtures("spark")
 def test_a_report_without_verdicts_says_so(history: Path, refused: Call) -> None:
     """One line with the command to run first."""
-    done = refused("report", "--history", history, *as_options(QUICK))
+    done = refused("report", "--history", history)
     assert done.returncode == 2
     advice = f"run `topic-liveness rollup --history {history}` first"
     assert done.stderr == f"Error: no verdicts in {history / 'tables' / 'verdicts'}: {advice}\n"
@@ -188,7 +187,7 @@ def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(
     lost.write_bytes(b"")
     monkeypatch.chdir(tmp_path / "work")
     for verb in ("report", "rollup"):
-        done = refused(verb, "--history", "../history", *as_options(QUICK))
+        done = refused(verb, "--history", "../history")
         assert done.returncode == 1
         [line] = done.stderr.splitlines()
         assert line.startswith("Error: ")
