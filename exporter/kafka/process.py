@@ -2,7 +2,7 @@
 
 librdkafka (2.16.1) aborts its process where an assertion fails, such as when the connection of a coordinator drops
 during a request (its issue 4605), and some connections never recover (5301). The exporter itself loads no librdkafka.
-A process that ends, hangs or stays blind is ended, and another one starts with the next call.
+A process that ends, hangs, grows or stays blind is ended, and another one starts with the next call.
 """
 
 from __future__ import annotations
@@ -19,12 +19,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from exporter.domain.formatting import size
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.running_process import RunningProcess
 
 log = logging.getLogger(__name__)
 
+GROWTH_BYTES = 512 * 2**20
+"""A process that uses this much more memory than after its first calls has a leak, and is replaced."""
+
+_SETTLED_CALLS = 20
 _FAILURES = 5
 """A client that cannot reach its cluster so many times in a row may be blind: its process is replaced."""
 
@@ -61,6 +66,8 @@ class Restart(StrEnum):
     """It ended: an assertion in librdkafka, or it was killed."""
     HUNG = "hung"
     """It did not answer within the time limit of a call."""
+    MEMORY = "memory"
+    """It used far more memory than after its first calls."""
     FAILING = "failing"
     """It could not reach the cluster several times in a row; a new client may."""
 
@@ -148,8 +155,12 @@ class ClientProcess:
         """Return the process, a new one where there is none. Raises SourceError."""
         if self._closed:
             raise SourceError(Reason.CLIENT_FAILED, "the Kafka client was closed; next step: none, the exporter ends")
-        if self._running is not None and not self._running.alive:
-            self._end(self._running)
+        if (running := self._running) is not None:
+            grown = (self.memory or 0) - running.settled_bytes if running.answered >= _SETTLED_CALLS else 0
+            if not running.alive:
+                self._end(running)
+            elif grown > GROWTH_BYTES:  # calls of others that are under way are made again
+                self._end(running, Restart.MEMORY, f"holds {size(grown)} more than after its first calls")
         if self._running is None:
             if (delay := self._not_before - time.monotonic()) > 0:
                 raise SourceError(
@@ -169,8 +180,10 @@ class ClientProcess:
         return self._running
 
     def _take_answer(self, running: RunningProcess) -> None:
-        running.answered = True
+        running.answered += 1
         self._ends_in_a_row = 0
+        if running.answered == _SETTLED_CALLS:
+            running.settled_bytes = self.memory or 0
 
     def _wait_longer(self) -> None:
         """Start no process for a while: at once after the first end in a row, then after twice as long each time."""

@@ -39,8 +39,9 @@ class RunningProcess:
 
     def __init__(self) -> None:
         """Start it; it is not waited for. Raises OSError or RuntimeError where this host allows no more."""
-        self.answered = False
-        """Whether a call has ended."""
+        self.answered = 0
+        """The number of calls that have ended."""
+        self.settled_bytes = 0
         self.left = False
         """Whether it was ended because the exporter is at its end."""
         self.overdue: str | None = None

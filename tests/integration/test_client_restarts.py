@@ -1,4 +1,4 @@
-"""`serve` while the processes with its Kafka clients end, hang, or stay blind."""
+"""`serve` while the processes with its Kafka clients end, hang, grow, or stay blind."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_client_that_ends_or_hangs_changes_no_silence_window_or_scrape(
     for topic in (rests, moves):
         workbench.create(topic)
         workbench.write([(topic, 0, time.time())])
-    nothing = dict.fromkeys(("ended", "hung", "failing"), 0.0)
+    nothing = dict.fromkeys(("ended", "hung", "memory", "failing"), 0.0)
     with FakeCluster(topics=2, partitions=2) as fake:
         environment = {
             "TOPIC_LIVENESS_CLUSTERS": clusters_of(east=broker.bootstrap, west=fake.bootstrap),
@@ -137,6 +137,45 @@ def assert_in_history(history: Path, rests: str, moves: str, advance: float) -> 
     assert sum(row["records"] for row in moved) == 3
     assert (moved[0]["start_offset"], moved[-1]["end_offset"]) == (1, 4)
     assert {(row["offset_regressions"], row["reason"]) for row in (rested, *moved)} == {(0, None)}
+
+
+LIMITED = """
+from exporter.kafka import process
+process.GROWTH_BYTES = 8 * 2**20
+from exporter.__main__ import main
+main()
+"""
+"""The command, with processes that may grow by less."""
+
+
+def test_a_client_that_grows_too_much_is_replaced(tmp_path: Path) -> None:
+    """No poll is missed for it. What each process holds is shown, and the next one starts with less."""
+
+    class Limited(Exporter):
+        program = ("-c", LIMITED)
+
+    with FakeCluster(topics=2, partitions=2) as cluster:
+        clusters = clusters_of(east=cluster.bootstrap)
+        settings = {"TOPIC_LIVENESS_CLUSTERS": clusters, "TOPIC_LIVENESS_METRICS__GRANULARITY": "topic"}
+        with Limited(tmp_path, **settings) as exporter:
+
+            def held() -> float:
+                return exporter.value("topic_liveness_client_resident_memory_bytes", kafka_cluster="east") or 0.0
+
+            until(lambda: polls(exporter, "east") >= 8 and held() > 0, "its memory is known")
+            settled = held()
+            assert settled > 8 * 2**20
+            assert set(restarts(exporter, "east").values()) == {0.0}
+            for number in range(30):
+                cluster.command("create", f"more-{number}", 1000)
+            until(lambda: restarts(exporter, "east")["memory"] == 1, "it is replaced")
+            assert "MiB more than after its first calls; a new one starts" in exporter.log.read_text()
+            before = polls(exporter, "east")
+            until(lambda: polls(exporter, "east") >= before + 2, "good polls by a new process")
+            assert held() > settled
+            assert restarts(exporter, "east") == {"ended": 0.0, "hung": 0.0, "memory": 1.0, "failing": 0.0}
+            poll_counts = exporter.samples("topic_liveness_polls_total")
+            assert {each.labels["outcome"] for each in poll_counts if each.value} == {"ok"}
 
 
 def test_a_client_that_stays_blind_after_an_outage_is_replaced(tmp_path: Path) -> None:
