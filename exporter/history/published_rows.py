@@ -50,6 +50,8 @@ def table_of(rows: pa.Table) -> ExpectationTable:
         if name not in MOMENTS and (wanted := _ARROW_TYPES.get(kind.removesuffix(" | None"))) is not None:
             found[name] = values.cast(wanted)
     profile, rates = _profiles(found["profile"])
+    if (pc.min(found["partition"]).as_py() or 0) < 0:
+        raise ValueError("partition must be 0 or more, or null for a topic as a whole")
     rests = [each and tuple(map(_rest, each)) for each in found["rests"].to_pylist()]
     return ExpectationTable.arrange(
         {name: _coded(found[name]) for name in TEXTS},
@@ -95,6 +97,8 @@ def _profiles(values: pa.Array) -> tuple[Numbers, NDArray[np.floating]]:
         return np.full(len(values), NONE, np.int32), np.zeros((0, HOURS), np.float32)
     if not pa.types.is_floating(values.type.value_type):
         raise TypeError(f"profile must hold floats, got {values.type}")
+    if not pc.all(pc.equal(pc.list_value_length(values), HOURS), min_count=0).as_py():
+        raise ValueError(f"profile must have {HOURS} rates, one for each hour of a week")
     rates = pc.list_flatten(values).to_numpy(zero_copy_only=False).reshape(-1, HOURS)
     new = np.ones(len(rates), np.bool_)
     new[1:] = (rates[1:] != rates[:-1]).any(axis=1)

@@ -82,17 +82,24 @@ def test_an_unusable_set_is_named_and_the_last_good_one_stays(
     assert expectations.published is published
 
 
-def test_a_profile_that_is_no_week_costs_the_set(tmp_path: Path) -> None:
-    """No rollup publishes one."""
-    publish(tmp_path, by_clock([1.0] * 168))
+@pytest.mark.parametrize(
+    ("name", "values", "rule"),
+    [
+        ("profile", [[1.0] * 84] * 2, "profile must have 168 rates"),
+        ("partition", [0, -1], "partition must be 0 or more"),
+    ],
+)
+def test_what_no_rollup_publishes_costs_the_set(tmp_path: Path, name: str, values: list[object], rule: str) -> None:
+    """Two halves of a week are no profile, and a negative partition is no topic as a whole."""
+    publish(tmp_path, by_clock([1.0] * 168), by_clock([1.0] * 168, partition=1))
     path = tmp_path / "published" / "expectations-1" / "part-0.parquet"
     rows = pq.read_table(path)
-    short = pa.array([[1.0] * 167], rows.schema.field("profile").type)
-    pq.write_table(rows.set_column(rows.column_names.index("profile"), "profile", short), path)
+    column = pa.array(values, rows.schema.field(name).type)
+    pq.write_table(rows.set_column(rows.column_names.index(name), name, column), path)
     point_to(path.parent, MONDAY)
     expectations = Expectations(tmp_path)
     assert not expectations.refresh()
-    assert "cannot be read as expectations: ValueError" in (expectations.problem or "")
+    assert rule in (expectations.problem or "")
 
 
 @pytest.mark.parametrize("how", DAMAGED)

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -128,7 +129,9 @@ class ExpectationTable:
         """
         texts = {**texts, **{name: texts[name].sort() for name in ("cluster", "topic")}}
         numbers = np.where(whole, WHOLE_TOPIC, partition).astype(np.int32)
-        deadlines = np.array([one.deadlines for one in schedule.values], rates.dtype).reshape(-1, HOURS)
+        deadlines = np.array([one.deadlines for one in schedule.values], rates.dtype).reshape(
+            len(schedule.values), HOURS
+        )
         table = cls(
             Profiles(np.concatenate([rates, deadlines])),
             texts,
@@ -229,10 +232,33 @@ def find_sound(table: ExpectationTable) -> Flags:
     """Return which rows hold no impossible value; a rollup publishes none that does."""
     figures, rates, clocked = table.figures, table.profiles.rates, table.clock != NONE
     limit, suspect_limit = figures["max_silence_seconds"], figures["suspect_silence_seconds"]
+    suspect, dead = figures["suspect_score"], figures["dead_score"]
+    unlimited = np.isnan(limit) & np.isnan(suspect_limit)
     with np.errstate(invalid="ignore"):
-        limits = ((suspect_limit > 0) & (suspect_limit <= limit)) | (np.isnan(limit) & np.isnan(suspect_limit))
-        fitted = (figures["clock_step"] > 0) & (figures["log_spread"] > 0) & np.isfinite(figures["log_mean"])
-        fitted |= table.schedule.codes >= 0
-        advances = np.append((rates >= 0).all(axis=1) & (rates.sum(axis=1) > 0), False)[table.clock]
-        by_clock = advances & fitted & (figures["suspect_score"] <= figures["dead_score"])
-    return np.asarray((figures["slot_seconds"] > 0) & limits & (~clocked | by_clock))
+        limits = (suspect_limit > 0) & (suspect_limit <= limit) & (limit < np.inf)
+        scores = (suspect > -np.inf) & (suspect <= dead) & (dead < np.inf)
+        total = rates.sum(axis=1, dtype=np.float64)
+        advances = np.append((rates >= 0).all(axis=1) & (total > 0) & (total < np.inf), False)[table.clock]
+    fitted = _above_zero(figures["clock_step"]) & _above_zero(figures["log_spread"]) & np.isfinite(figures["log_mean"])
+    runs = table.schedule.column(_possible_runs, none=True)
+    by_clock = scores & advances & np.where(table.schedule.codes >= 0, runs, fitted)
+    in_order = table.falling.column(lambda one: _in_order([one.since, one.until]), none=True)
+    in_order &= table.rests.column(lambda rests: _in_order([at for one in rests for at in one[:2]]), none=True)
+    # A row that has limits by the wall clock alone is judged by nothing else.
+    by_wall = ~unlimited & ~clocked
+    sound: Flags = _above_zero(figures["slot_seconds"]) & (unlimited | limits) & (~clocked | by_clock)
+    return np.asarray(sound & (by_wall | (~np.isinf(figures["pause_slots"]) & in_order.astype(np.bool_))))
+
+
+def _possible_runs(schedule: Schedule) -> bool:
+    cycle, begin, runs = schedule.cycle_seconds, schedule.cycle_start_seconds, schedule.runs_a_week
+    return None not in (cycle, begin, runs) and 0 < cycle < math.inf and math.isfinite(begin) and runs > 0
+
+
+def _in_order(moments: Sequence[float]) -> bool:
+    return all(map(math.isfinite, moments)) and all(one <= other for one, other in pairwise(moments))
+
+
+def _above_zero(values: Floats) -> Flags:
+    with np.errstate(invalid="ignore"):
+        return np.asarray((values > 0) & (values < np.inf))
