@@ -14,6 +14,7 @@ Property = str | int | float | bool
 
 _IN_URL = re.compile(r"://(?:([^/?#\s]+)@)?[^?\s]*(?:\?(\S+))?")
 _WORD = re.compile(r"\w{3}")
+_BETWEEN_WORDS = re.compile(r"%\{[^}]*\}|\s+")
 _PRIVATE = re.compile(r"ssl\.key\.location|ssl\.keystore\.location|sasl\.kerberos\.keytab|.*private\.key\.file")
 _FILE = re.compile(rf"{_PRIVATE.pattern}|ssl\.(ca|certificate|crl)\.location")
 
@@ -108,10 +109,10 @@ class Credentials:
 
 
 def _quoted(name: str, secret: str) -> Iterator[str]:
-    """Yield a secret, and the words in it where librdkafka (2.16.1) quotes parts in errors."""
+    """Yield a secret, and the words in it where librdkafka (2.16.1) quotes parts in errors, or values for %{NAME}."""
     yield secret
     if name in ("sasl.kerberos.kinit.cmd", "sasl.oauthbearer.config"):
-        yield from secret.split()
+        yield from _BETWEEN_WORDS.split(secret)
 
 
 def _seen(path: Path) -> Seen | None:

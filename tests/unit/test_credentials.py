@@ -131,6 +131,8 @@ def test_a_command_of_kerberos_is_redacted_with_other_values_in_it() -> None:
         credentials.redact(f"failed: {ran}: exited with code 1")
         == "failed: echo *** | kinit me@REALM || kinit -k: exited with code 1"
     )
+    glued = Credentials({"sasl.kerberos.kinit.cmd": f"login {SECRET}%{{sasl.kerberos.principal}}"})
+    assert glued.redact(f"failed: login {SECRET}me@REALM") == "failed: login ***me@REALM"
 
 
 def test_a_part_of_the_oauthbearer_configuration_is_not_repeated() -> None:
