@@ -12,10 +12,10 @@ from exporter.domain.arrays import Codes, Flags, Floats, Offsets
 from exporter.domain.polls.activity import Circumstances, states_of
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import ANSWERED, FUTURE_SLACK_SECONDS, Answers, Reason, reason_code, rows_with
+from exporter.domain.polls.readings import ANSWERED, FUTURE_SLACK_SECONDS, Reason, reason_code, rows_with
 from exporter.domain.polls.table import UNREADABLE
-from exporter.domain.ports import Clock, Extents, OffsetSource
-from exporter.kafka.newest_timestamps import look_up_newest
+from exporter.domain.ports import Clock, OffsetSource
+from exporter.kafka.newest_timestamps import read_logs
 
 HOUR = 3600
 
@@ -97,8 +97,9 @@ def read_cutoffs(
     records of that minute would seem to be from the future. Brokers that are ``gone`` get no request. ``first_polls``
     is called after the look-ups, so that an exporter that has just started counts too.
     """
-    now, first, last, newest = _ask(source, metadata, clock, gone)
     layout, leader = metadata.membership.layout, metadata.membership.leader
+    led = np.flatnonzero((leader != NO_LEADER) & ~np.isin(leader, list(gone)))
+    now, first, last, newest = read_logs(source, metadata, led, clock)
     # History is written under a topic id.
     unidentified = [reason_code(metadata.unidentified.get(name)) for name in layout.topics]
     nameless = np.array(unidentified, dtype=np.int8)[layout.topic]
@@ -149,29 +150,3 @@ def read_cutoffs(
         end=end,
         end_offset=np.where(polled & ~cut, polled_offset, last.offset),
     )
-
-
-def _ask(
-    source: OffsetSource, metadata: Metadata, clock: Clock, gone: Collection[int]
-) -> tuple[float, Answers, Answers, Answers]:
-    """Return the moment of the cutoff, and the answers to EARLIEST, LATEST and MAX_TIMESTAMP."""
-    membership = metadata.membership
-    layout, leader = membership.layout, membership.leader
-    led = np.flatnonzero((leader != NO_LEADER) & ~np.isin(leader, list(gone)))
-    first, last, newest = (Answers.none(len(layout)) for _ in range(3))
-    # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
-    first.put(led, source.starts(membership.part(led)))
-    now = clock.now()
-    begun = led[first.found[led]]
-    last.put(begun, source.ends(membership.part(begun)))
-    held = begun[last.found[begun] & (last.offset[begun] > first.offset[begun])]
-    found = look_up_newest(
-        source,
-        membership.part(held),
-        Extents(first.offset[held], last.offset[held], np.full(len(held), -1)),
-        tiered=metadata.tiered[layout.topic[held]],
-        uncompacted=metadata.uncompacted[layout.topic[held]],
-        now=now,
-    )
-    newest.put(held, found)
-    return now, first, last, newest

@@ -6,31 +6,29 @@ An ``Answer`` without an offset has several meanings; they are distinguished her
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, Flags, Floats, Rows
-from exporter.domain.history.streams import Strings as Objects
-from exporter.domain.history.streams import objects
+from exporter.domain.arrays import Codes, Flags, Floats, replace_nan
+from exporter.domain.history.streams import Strings, objects
 from exporter.domain.polls.activity import Circumstances, states_of
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import (
     ANSWERED,
     END_OF_TIME,
+    FUTURE_SLACK_SECONDS,
     NO_ANSWER,
     REASONS,
     Answers,
     Reason,
     State,
-    reason_code,
 )
 from exporter.domain.polls.table import STATE_CODES, STATES, UNREADABLE
-from exporter.domain.ports import Extents, OffsetSource
-from exporter.kafka.newest_timestamps import look_up_newest
+from exporter.domain.ports import Clock, OffsetSource
+from exporter.kafka.newest_timestamps import read_logs
 
 
 class Spec(StrEnum):
@@ -65,8 +63,7 @@ class Gap(StrEnum):
     """No client for tiers is installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRow:
+class OffsetRow(NamedTuple):
     """One partition at one time. Unknown values are None; ``timestamp`` is in Unix seconds.
 
     ``reason`` is set where there is no offset, where a record has no timestamp, and where the timestamp lies in the
@@ -83,166 +80,115 @@ class OffsetRow:
 
 
 def list_offsets(
-    source: OffsetSource,
-    metadata: Metadata,
-    times: Sequence[Time],
-    *,
-    future_after: float,
-    tier: Any = None,
+    source: OffsetSource, metadata: Metadata, times: Sequence[Time], clock: Clock, *, tier: Any = None
 ) -> list[OffsetRow]:
     """Return a row for each partition of ``metadata`` and each of ``times``, by topic, partition and time.
 
-    Timestamps past ``future_after`` (Unix seconds) are marked. ``times`` must not repeat; those in ``TIERED`` are
-    looked up only with ``tier``, a ``TierClient``. A failure of one partition is in its rows.
+    ``times`` must not repeat; those in ``TIERED`` are looked up only with ``tier``, a ``TierClient``. A failure of one
+    partition is in its rows.
     """
     layout, leader = metadata.membership.layout, metadata.membership.leader
-    led = np.flatnonzero(leader != NO_LEADER)
-    asking = _Lookups(source, tier, metadata, led, future_after)
-    columns = {time: asking.column(time) for time in times}
-    places = dict(zip(led.tolist(), range(len(led)), strict=True))
+    lookups = _Lookups(source, metadata, clock)
+    found = {time: lookups.find(time, tier) for time in times}
     rows = []
     for name in layout.topics:
-        reason, part = metadata.topics[name].reason, layout.rows_of(name)
-        if reason is not None and part.start == part.stop:
-            rows += [OffsetRow(name, None, time, reason=reason) for time in times]
+        refused, part = metadata.topics[name].reason, layout.rows_of(name)
+        if refused is not None and part.start == part.stop:
+            rows += [OffsetRow(name, None, time, reason=refused) for time in times]
         for row in range(part.start, part.stop):
-            place, number = places.get(row), int(layout.partition[row])
-            for time, (offset, timestamp, why) in columns.items():
-                found = (None, None, reason or Reason.NO_LEADER)
-                if place is not None:
-                    found = offset[place], timestamp[place], why[place]
-                rows.append(OffsetRow(name, number, time, *found))
+            for time, (answers, reason) in found.items():
+                offset = int(answers.offset[row]) if answers.found[row] else None
+                why = refused or Reason.NO_LEADER if leader[row] == NO_LEADER else reason[row]
+                rows.append(
+                    OffsetRow(name, int(layout.partition[row]), time, offset, replace_nan(answers.timestamp[row]), why)
+                )
     return rows
 
 
-class _Column(NamedTuple):
-    """Offset, timestamp and reason of n partitions at one time, each a column [n] of objects; None where unknown."""
-
-    offset: Objects
-    timestamp: Objects
-    reason: Objects
-
-    @classmethod
-    def select(cls, answers: Answers) -> _Column:
-        """Return answers without what is special to a time."""
-        offset, timestamp = answers.offset.astype(object), answers.timestamp.astype(object)
-        offset[~answers.found], timestamp[np.isnan(answers.timestamp)] = None, None
-        return cls(offset, timestamp, _REASONS[answers.reason])
-
-
 class _Lookups:
-    """The look-ups of one run, of partitions with leaders. The ends of logs are looked up once, where needed."""
+    """The look-ups of one run. Results are answers, and the reasons beside them as a column of objects."""
 
-    def __init__(self, source: OffsetSource, tier: Any, metadata: Metadata, rows: Rows, future_after: float) -> None:
-        layout = metadata.membership.layout
-        self._source, self._tier, self._future_after = source, tier, future_after
-        self._membership = metadata.membership.part(rows)
-        self._every: Rows = np.arange(len(rows))
-        self._tiered = metadata.tiered[layout.topic][rows]
-        self._uncompacted = metadata.uncompacted[layout.topic][rows]
-        self._earliest, self._latest, self._newest = (Answers.none(len(rows)) for _ in range(3))
+    def __init__(self, source: OffsetSource, metadata: Metadata, clock: Clock) -> None:
+        self._source, self._metadata, self._clock = source, metadata, clock
+        self._leader = metadata.membership.leader
+        self._led = np.flatnonzero(self._leader != NO_LEADER)
+        self._future_after = clock.now() + FUTURE_SLACK_SECONDS
 
-    def column(self, time: Time) -> _Column:
-        """Return what was found of every partition."""
+    def find(self, time: Time, tier: Any) -> tuple[Answers, Strings]:
+        """Look up one time of every partition."""
+        if time in TIERED and tier is None:
+            return Answers.none(len(self._leader)), objects([Gap.NOT_ASKED] * len(self._leader))
         if time is Spec.MAX_TIMESTAMP:
-            return self._newest_records()
-        if isinstance(time, Spec):
-            return self._positions(time)
-        answers = self._by_time(self._every, np.full(len(self._every), time))
-        column = self._records(answers)
-        unfound = np.flatnonzero(~answers.found & (answers.reason == ANSWERED))
-        self._look_up_newest(unfound)
-        state, reason = self._states(unfound, np.zeros(len(unfound), dtype=np.bool_))
-        why = np.where(reason > ANSWERED, _REASONS[reason], _STATES[state])
-        dated, later = np.isin(state, _DATED), np.nan_to_num(self._newest.timestamp[unfound]) >= time
-        why[dated] = Gap.NO_RECORD_SINCE
-        # Where a later record exists, the broker looked into a segment that hides it.
-        why[(dated & later) | (state == STATE_CODES[State.PENDING])] = Reason.HIDDEN
-        column.reason[unfound] = why
-        return column
-
-    def _positions(self, spec: Spec) -> _Column:
-        if spec in TIERED and self._tier is None:
-            column = _Column.select(Answers.none(len(self._every)))
-            column.reason[:] = Gap.NOT_ASKED
-            return column
-        if spec in TIERED:
-            answers = self._tier.tier(spec, self._membership)
+            answers, reason = self._find_newest()
+        elif isinstance(time, Spec):
+            answers, reason = self._find_position(time, tier)
         else:
-            self._look_up_ends(self._every, latest=spec is Spec.LATEST)
-            answers = self._latest if spec is Spec.LATEST else self._earliest
-        column = _Column.select(answers)
-        column.timestamp[:] = None
+            answers, reason = self._find_since(time)
+        reason[answers.found & (answers.timestamp > self._future_after)] = State.FUTURE
+        return answers, reason
+
+    def _find_position(self, spec: Spec, tier: Any) -> tuple[Answers, Strings]:
+        answers, membership = Answers.none(len(self._leader)), self._metadata.membership.part(self._led)
+        if spec in TIERED:
+            answers.put(self._led, tier.tier(spec, membership))
+        else:
+            look_up = self._source.ends if spec is Spec.LATEST else self._source.starts
+            answers.put(self._led, look_up(membership))
+        answers.timestamp[:] = np.nan
+        reason = _REASONS[answers.reason]
         nothing = Gap.NOTHING_TIERED if spec is Spec.LATEST_TIERED else Reason.MISSING_ANSWER
-        column.reason[(answers.reason == ANSWERED) & ~answers.found] = nothing
-        return column
+        reason[(answers.reason == ANSWERED) & ~answers.found] = nothing
+        return answers, reason
 
-    def _records(self, answers: Answers) -> _Column:
-        """Return records, with the reason where they have no timestamp or one in the future."""
-        column = _Column.select(answers)
-        column.reason[answers.found & np.isnan(answers.timestamp)] = State.NO_TIMESTAMP
-        column.reason[answers.found & (answers.timestamp > self._future_after)] = State.FUTURE
-        return column
+    def _find_since(self, time: float) -> tuple[Answers, Strings]:
+        # The newest records first: one that is written meanwhile is found.
+        newest, state, why = self._read_logs(by_spec=False)
+        answers = self._by_time(self._leader != NO_LEADER, np.full(len(self._leader), time))
+        none = (answers.reason == ANSWERED) & ~answers.found
+        dated, later = np.isin(state, _DATED), np.nan_to_num(newest.timestamp) >= time
+        reason = np.where(none, why, _REASONS[answers.reason])
+        reason[none & dated] = Gap.NO_RECORD_SINCE
+        # Where a later record exists, the broker looked into a segment that hides it.
+        reason[none & ((dated & later) | (state == STATE_CODES[State.PENDING]))] = Reason.HIDDEN
+        reason[answers.found & np.isnan(answers.timestamp)] = State.NO_TIMESTAMP
+        return answers, reason
 
-    def _newest_records(self) -> _Column:
-        self._look_up_newest(self._every)
-        supported = self._source.max_timestamp_supported()
-        unable = [broker for broker, known in supported.items() if not known]
-        state, reason = self._states(self._every, np.isin(self._membership.leader, unable))
-        newest = self._newest[self._every]
+    def _find_newest(self) -> tuple[Answers, Strings]:
+        newest, state, reason = self._read_logs(by_spec=True)
         newest.found[:] &= np.isin(state, _DATED) & ~np.isnan(newest.timestamp)
         newest.timestamp[~newest.found] = np.nan
-        column = self._records(newest)
-        column.reason[~newest.found] = np.where(reason > ANSWERED, _REASONS[reason], _STATES[state])[~newest.found]
+        reason[newest.found] = None
         # Brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310): without a look-up that confirms it, it is unknown.
         # Later timestamps became END_OF_TIME, so that a look-up of it may find another record.
-        rows = np.flatnonzero(newest.found & (newest.timestamp < END_OF_TIME))
-        confirmed = self._by_time(rows, newest.timestamp[rows])
-        for whole, part in zip(column, self._records(confirmed), strict=True):
-            whole[rows[confirmed.found]] = part[confirmed.found]
-        lost, failed = ~confirmed.found, confirmed.reason > ANSWERED
-        column.offset[rows[lost]], column.reason[rows[lost]] = None, Reason.HIDDEN
-        column.reason[rows[failed]] = _REASONS[confirmed.reason[failed]]
-        return column
+        asked = newest.found & (newest.timestamp < END_OF_TIME)
+        confirmed = self._by_time(asked, newest.timestamp)
+        lost = asked & ~confirmed.found
+        reason[lost] = _REASONS[confirmed.reason[lost]]
+        reason[lost & (confirmed.reason <= ANSWERED)] = Reason.HIDDEN
+        newest.offset[asked], newest.found[asked] = confirmed.offset[asked], confirmed.found[asked]
+        newest.timestamp[confirmed.found] = confirmed.timestamp[confirmed.found]
+        return newest, reason
 
-    def _look_up_newest(self, rows: Rows) -> None:
-        """Look up the ends and the newest records of these partitions, except known ones."""
-        # EARLIEST first, because retention may happen in between.
-        self._look_up_ends(rows, latest=False)
-        self._look_up_ends(rows, latest=True)
-        first, last = self._earliest[rows], self._latest[rows]
-        held = first.found & last.found & (last.offset > first.offset) & (self._newest.reason[rows] == NO_ANSWER)
-        some, unknown = rows[held], np.full(int(held.sum()), -1)
-        extents = Extents(first.offset[held], last.offset[held], unknown)
-        found = look_up_newest(
-            self._source,
-            self._membership.part(some),
-            extents,
-            tiered=self._tiered[some],
-            uncompacted=self._uncompacted[some],
-            now=self._future_after,
-        )
-        self._newest.put(some, found)
-
-    def _look_up_ends(self, rows: Rows, *, latest: bool) -> None:
-        known, look_up = (self._latest, self._source.ends) if latest else (self._earliest, self._source.starts)
-        left = rows[known.reason[rows] == NO_ANSWER]
-        known.put(left, look_up(self._membership.part(left)))
-
-    def _states(self, rows: Rows, unsupported: Flags) -> tuple[Codes, Codes]:
-        """Return the state of these partitions, and why they are unreadable."""
-        first, last = self._earliest[rows], self._latest[rows]
-        given = Circumstances(self._tiered[rows], unsupported, self._future_after)
-        states, reasons = states_of(first.offset, last.offset, self._newest[rows], given)
+    def _read_logs(self, *, by_spec: bool) -> tuple[Answers, Codes, Strings]:
+        """Return the newest records, the states, and why there is no newest record."""
+        _, first, last, newest = read_logs(self._source, self._metadata, self._led, self._clock)
+        tiered = self._metadata.tiered[self._metadata.membership.layout.topic]
+        unable = [broker for broker, known in self._source.max_timestamp_supported().items() if by_spec and not known]
+        given = Circumstances(tiered, np.isin(self._leader, unable), self._future_after)
+        states, reasons = states_of(first.offset, last.offset, newest, given)
         unread = ~first.found | ~last.found
-        why = np.maximum(np.where(first.reason > ANSWERED, first.reason, last.reason), ANSWERED)
-        missing = reason_code(Reason.MISSING_ANSWER)
-        why = np.where(unread, np.where(why > ANSWERED, why, missing), reasons)
-        return np.where(unread, UNREADABLE, states).astype(np.int8), why.astype(np.int8)
+        failed = np.where(first.found, last.reason, first.reason)
+        failed[failed <= ANSWERED] = NO_ANSWER
+        why = np.where(reasons > ANSWERED, _REASONS[reasons], _STATES[states])
+        why[unread] = _REASONS[failed[unread]]
+        return newest, np.where(unread, UNREADABLE, states), why
 
-    def _by_time(self, rows: Rows, times: Floats) -> Answers:
-        """Return the first record at or after the time of each partition (Unix seconds)."""
-        return self._source.look_up_times(self._membership, rows, np.round(times * 1000).astype(np.int64))
+    def _by_time(self, wanted: Flags, times: Floats) -> Answers:
+        """Return the first record at or after the time of each wanted partition (Unix seconds)."""
+        answers, rows = Answers.none(len(wanted)), np.flatnonzero(wanted)
+        milliseconds = np.round(times[rows] * 1000).astype(np.int64)
+        answers.put(rows, self._source.look_up_times(self._metadata.membership, rows, milliseconds))
+        return answers
 
 
 _STATES = objects(STATES)

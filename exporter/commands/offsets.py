@@ -20,7 +20,7 @@ from exporter.commands.text_table import align
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Reason, State
+from exporter.domain.polls.readings import Reason, State
 from exporter.domain.ports import OffsetSource, SourceError
 from exporter.factory.sources import make_source, make_tier_client
 from exporter.settings.quantities import parse_duration
@@ -101,9 +101,8 @@ def list_to(
     ``errors`` gets a line for each cluster that fails, also where only its tiers fail, and for each pattern that
     matches no topic.
     """
-    clock = SystemClock()
     complete = True
-    lines: list[tuple[str, OffsetRow]] = []
+    lines: list[dict[str, Any]] = []
     answered: list[Metadata] = []
     for cluster in clusters:
         source = connect(narrow_topics(cluster, request.topics, internal=request.internal), settings)
@@ -121,9 +120,8 @@ def list_to(
                         tier = None
                         print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
                         complete = False
-                future_after = clock.now() + FUTURE_SLACK_SECONDS
                 with show_waiting(f"looking up offsets of {cluster.name}"):
-                    rows = list_offsets(source, metadata, request.times, future_after=future_after, tier=tier)
+                    rows = list_offsets(source, metadata, request.times, SystemClock(), tier=tier)
         except SourceError as error:
             print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
             complete = False
@@ -132,12 +130,15 @@ def list_to(
         complete = complete and not any(
             isinstance(row.reason, Reason) or row.reason is State.UNSUPPORTED for row in rows
         )
-        lines += [(cluster.name, row) for row in rows]
+        lines += [_fields(cluster.name, row) for row in rows]
     for problem in _unmatched(request, answered):
         print(f"Error: {problem}", file=errors)
         complete = False
-    write = _write_json if style == "json" else _write_table
-    write(out, [_fields(name, row) for name, row in lines])
+    if style == "json":
+        text = ",\n".join(map(json.dumps, lines))
+        out.write(f"[\n{text}\n]\n" if lines else "[]\n")
+    else:
+        _write_table(out, lines)
     return ExitCode.DONE if complete else ExitCode.FOUND
 
 
@@ -167,11 +168,6 @@ def _fields(cluster: str, row: OffsetRow) -> dict[str, Any]:
         "timestamp_ms": None if row.timestamp is None else round(row.timestamp * 1000),
         "reason": None if row.reason is None else str(row.reason),
     }
-
-
-def _write_json(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
-    lines = ",\n".join(json.dumps(row) for row in rows)
-    out.write(f"[\n{lines}\n]\n" if rows else "[]\n")
 
 
 def _write_table(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from exporter.domain.arrays import Flags, Rows
-from exporter.domain.polls.metadata import Membership
+from exporter.domain.polls.metadata import Membership, Metadata
 from exporter.domain.polls.newest_timestamp import NewestSearches
 from exporter.domain.polls.readings import ANSWERED, Answers, Reason, rows_with
-from exporter.domain.ports import ByTime, Extents, OffsetSource
+from exporter.domain.ports import ByTime, Clock, Extents, OffsetSource
 
 
 def look_up_newest(
@@ -38,6 +38,33 @@ def look_up_newest(
     )
     answers.put(rows[~nothing_new], found[~nothing_new])
     return answers
+
+
+def read_logs(
+    source: OffsetSource, metadata: Metadata, rows: Rows, clock: Clock
+) -> tuple[float, Answers, Answers, Answers]:
+    """Return a moment, and EARLIEST, LATEST and the newest record of ``rows``, which have leaders; no answer elsewhere.
+
+    Records past LATEST were written after the moment, in Unix seconds.
+    """
+    membership, layout = metadata.membership, metadata.membership.layout
+    first, last, newest = (Answers.none(len(layout)) for _ in range(3))
+    # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
+    first.put(rows, source.starts(membership.part(rows)))
+    now = clock.now()
+    begun = rows[first.found[rows]]
+    last.put(begun, source.ends(membership.part(begun)))
+    held = begun[last.found[begun] & (last.offset[begun] > first.offset[begun])]
+    found = look_up_newest(
+        source,
+        membership.part(held),
+        Extents(first.offset[held], last.offset[held], np.full(len(held), -1)),
+        tiered=metadata.tiered[layout.topic[held]],
+        uncompacted=metadata.uncompacted[layout.topic[held]],
+        now=now,
+    )
+    newest.put(held, found)
+    return now, first, last, newest
 
 
 def search_newest(source: ByTime, membership: Membership, rows: Rows, searches: NewestSearches) -> Answers:

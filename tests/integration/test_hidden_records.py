@@ -136,7 +136,7 @@ def test_offsets_say_what_is_hidden(lingering: Broker, times: Sequence[float]) -
     """A time before records that the broker does not find is not the end of the log; the newest record is there."""
     source = Watch(lingering.bootstrap, [CLEANED]).source
     wanted: list[Time] = [times[-20], times[-1] + 1, Spec.MAX_TIMESTAMP]
-    rows = list_offsets(source, source.metadata(), wanted, future_after=time.time() + 60)
+    rows = list_offsets(source, source.metadata(), wanted, SystemClock())
     assert [row.reason for row in rows] == [Reason.HIDDEN, Gap.NO_RECORD_SINCE, None]
     assert (rows[-1].offset, rows[-1].timestamp) == (144, round(times[-1] * 1000) / 1000)
 
@@ -182,7 +182,7 @@ def test_before_3_8_a_batch_that_the_log_start_cuts_names_no_newest(kafka: Kafka
         assert (*seen(tied), tied.reason) == (State.UNREADABLE, 1, 3, None, Reason.HIDDEN)
         each.source.close()
     source = Watch(kafka.bootstrap, topics).source
-    rows = list_offsets(source, source.metadata(), [Spec.MAX_TIMESTAMP], future_after=now + 60)
+    rows = list_offsets(source, source.metadata(), [Spec.MAX_TIMESTAMP], SystemClock())
     found = {row.topic: (row.offset, row.timestamp, row.reason) for row in rows}
     assert found == {
         "cut-later": (2, newest, None),

@@ -19,7 +19,7 @@ from exporter.domain.polls.readings import Answers, Reason, State, TopicPartitio
 from exporter.settings.schema import Settings
 from tests.lookup_answers import Answer
 from tests.times import answered
-from tests.unit.readings import TableSource
+from tests.unit.readings import ManualClock, TableSource
 
 NOON = datetime(2026, 3, 3, 12, tzinfo=UTC).timestamp()
 KEY = TopicPartition("orders", 0)
@@ -94,7 +94,7 @@ class Logs(TableSource):
 
 def rows(source: Logs, *times: Spec | float) -> list[OffsetRow]:
     """What the source is listed as; a minute past noon is the future."""
-    return list_offsets(source, source.metadata(), times, future_after=NOON + 60)
+    return list_offsets(source, source.metadata(), times, ManualClock(NOON))
 
 
 def only_row(source: Logs, time: Spec | float) -> tuple[int | None, float | None, object]:
