@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from exporter.domain.overrides import REMEMBERED
@@ -24,23 +24,10 @@ class Owners:
 
     def get(self, cluster: str, topic: str) -> str | None:
         """Return the owner of a topic, None where there is none."""
-        return self._find(cluster, topic)[1]
+        return self._find(cluster, topic)
 
-    def idle(self, topics: Mapping[str, Iterable[str] | None]) -> list[str]:
-        """Return the entries that give no topic an owner, as in the configuration: ``owners[2] ('x')``.
-
-        ``topics`` are those of every cluster, None where they are unknown; entries for such a cluster are not returned.
-        """
-        used = {self._find(cluster, topic)[0] for cluster, names in topics.items() for topic in names or ()}
-        unknown = {cluster for cluster, names in topics.items() if names is None}
-        return [
-            f"owners[{place}] ({each.topics!r})"
-            for place, (_, each) in enumerate(self._owners)
-            if place not in used and not (unknown if each.cluster is None else unknown & {each.cluster})
-        ]
-
-    def _first(self, cluster: str, topic: str) -> tuple[int | None, str | None]:
-        for place, (pattern, each) in enumerate(self._owners):
+    def _first(self, cluster: str, topic: str) -> str | None:
+        for pattern, each in self._owners:
             if each.cluster in (None, cluster) and (match := pattern.fullmatch(topic)):
-                return place, match.expand(each.owner) or None
-        return None, None
+                return match.expand(each.owner) or None
+        return None

@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from exporter.collectors.round import Round
@@ -44,8 +44,6 @@ _WRITE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROF
 _LIST_FAILURES = (Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR, Reason.OTHER, Reason.TIMED_OUT)
 """Why brokers mostly do not list their consumer groups."""
 
-IDLE_OWNERS = "no visible topic has its owner from these entries; check their spelling and the entries before them"
-
 
 class Monitor:
     """The present state of all clusters, and the source of the pages of the web server.
@@ -63,8 +61,6 @@ class Monitor:
         self.self_metrics.set("web_config_last_reload_successful", 1)
         for step in UPKEEP:
             self.self_metrics.add("upkeep_failures_total", 0, step=step)
-        self._idle_owners: list[str] = []
-        self._owners_seen: Mapping[str, object] = {}
         self._replicas = Replicas()
         self._published: Publication | None = None
         self._problem: str | None = None
@@ -72,7 +68,7 @@ class Monitor:
         self._lock = threading.Lock()
         """Held where a cluster begins or ends to be fresh, and its own metrics follow."""
         self._settings = settings
-        self._overrides, self._owners = settings.make_overrides(), settings.make_owners()
+        self._overrides = settings.make_overrides()
         self._clusters = {
             one.name: self._new(one) for one in sorted(settings.clusters, key=lambda cluster: cluster.name)
         }
@@ -148,7 +144,6 @@ class Monitor:
             ("incident", "; ".join(f"held as one incident: {each}" for each in assessment.incidents)),
         ):
             cluster.log_problem(subject, problem)
-        self._log_idle_owners()
 
     def take_failure(self, failure: PollFailure) -> None:
         """Take a failed poll."""
@@ -307,19 +302,6 @@ class Monitor:
 
     def _readable(self, name: str) -> bool:
         return self._clusters[name].is_fresh(self._clock.monotonic())
-
-    def _log_idle_owners(self) -> None:
-        """Log once which entries of ``owners`` match nothing, as soon as their clusters were polled."""
-        clusters = self._clusters.items()
-        seen = {name: None if one.snapshot is None else one.snapshot.metadata.topics for name, one in clusters}
-        before = self._owners_seen
-        if seen.keys() == before.keys() and all(seen[name] is before[name] for name in seen):
-            return
-        self._owners_seen = seen
-        idle = self._owners.idle(seen)
-        if new := [entry for entry in idle if entry not in self._idle_owners]:
-            log.warning("%s: %s", IDLE_OWNERS, ", ".join(new))
-        self._idle_owners = idle
 
     def _in_force(self, now: float) -> bool:
         return self._published is not None and is_in_force(

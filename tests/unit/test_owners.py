@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
-from collections.abc import Mapping
-
-import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain.owners import Owners
@@ -35,42 +31,13 @@ def test_the_first_entry_that_matches_the_whole_name_counts() -> None:
     assert Owners([TopicOwner(r"(a)?b", r"\1")]).get("prod", "b") is None
 
 
-@pytest.mark.parametrize(
-    ("topics", "idle"),
-    [
-        ({"prod": ["billing.a", "orders.b"], "far": ["x"]}, []),
-        ({"prod": ["billing.a"], "far": ["x"]}, [f"owners[1] ({BY_NAME.topics!r})"]),
-        ({"prod": ["billing.a"], "far": None}, []),
-        ({"prod": ["billing.a"], "far": []}, [f"owners[1] ({BY_NAME.topics!r})", "owners[2] ('.*')"]),
-        ({"prod": None, "far": []}, ["owners[2] ('.*')"]),
-    ],
-)
-def test_an_entry_is_called_idle_only_where_all_its_clusters_are_known(
-    topics: Mapping[str, list[str] | None], idle: list[str]
-) -> None:
-    """A cluster that could not be read may hold what an entry names."""
-    assert Owners([BILLING, BY_NAME, FAR]).idle(topics) == idle
-
-
-def test_an_entry_behind_one_that_takes_everything_is_idle() -> None:
-    """The order is a mistake that nobody would see otherwise."""
-    known = Owners([TopicOwner(".*", "everybody"), BILLING])
-    assert known.idle({"prod": ["billing.a"]}) == [f"owners[1] ({BILLING.topics!r})"]
-
-
-KNOWN = [
-    {"topics": BILLING.topics, "owner": BILLING.owner, "cluster": BILLING.cluster},
-    {"topics": "no-such-topic", "owner": "nobody"},
-]
-
-
 def watched() -> tuple[Monitor, Poller]:
     """Return a monitor of a topic with an owner, which is dead, and one without."""
     clock = ManualClock()
     offsets: dict[TopicPartition, tuple[int, int, float | None]]
     offsets = {TopicPartition(topic, 0): (0, 5, 1.0) for topic in ("billing.a", "orders")}
     source = TableSource(offsets, owners={"billing.a": "team-payments"})
-    monitor = monitor_of(clock, overrides=[{"topics": ".*", "max_silence": 60}], owners=KNOWN)
+    monitor = monitor_of(clock, overrides=[{"topics": ".*", "max_silence": 60}])
     poller = Poller("prod", source, [monitor], clock)
     for _ in range(9):
         clock.time += 30
@@ -86,14 +53,9 @@ def test_an_owner_is_shown_where_the_topics_settings_are_not_known() -> None:
     assert line == f'kafka_topic_info{{kafka_cluster="prod",topic="billing.a",{settings},owner="team-payments"}} 1'
 
 
-def test_owners_of_dead_topics_are_counted_and_an_entry_that_matches_nothing_is_logged_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Both topics are dead, and the one without an owner counts for nobody; nine polls, one line with the place."""
-    with caplog.at_level(logging.WARNING):
-        monitor, _ = watched()
-    [line] = [record.getMessage() for record in caplog.records if "owner" in record.getMessage()]
-    assert line.endswith(": owners[1] ('no-such-topic')")
+def test_owners_of_dead_topics_are_counted() -> None:
+    """Both topics are dead, and the one without an owner counts for nobody."""
+    monitor, _ = watched()
     [cluster] = monitor.status().clusters
     assert cluster.verdicts == {"dead": 2}
     assert cluster.dead_by_owner == {"team-payments": 1}
