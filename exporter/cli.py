@@ -203,10 +203,9 @@ def explain(
       topic-liveness explain orders --history /var/lib/topic-liveness
       topic-liveness explain orders --config prod.yaml --format json | jq .evidence
 
-    Shows the silence and its score, the hours of the week in which it is usually active,
-    the scores of past weeks, and what would change the verdict. It asks the exporter at
-    --url, else at web.listen of the configuration. Where none answers, or with --history
-    alone, it reads what the last rollup published.
+    Shows the silence and its score, who reads it, its copies, and what would change the
+    verdict. It asks the exporter at --url, else at web.listen of the configuration. Where
+    none answers, or with --history alone, it reads what the last rollup published.
     Exit codes: 0 explained, 1 nothing is known of it, 2 could not start, 130 interrupted.
     """
     from exporter.commands import explain as explaining

@@ -68,12 +68,8 @@ class ApiClient:
                 # A proxy of the environment has another loopback.
                 trust_env=not _is_loopback(split.hostname or ""),
             )
-        except (httpx.InvalidURL, ValueError) as error:
-            raise ApiError(f"{self.shown} cannot be asked: {error}") from None
-        except ImportError:
-            raise ApiError(
-                f"{self.shown} cannot be asked through a SOCKS proxy: see ALL_PROXY and HTTPS_PROXY"
-            ) from None
+        except (httpx.InvalidURL, ValueError, ImportError) as error:  # no package for a SOCKS proxy
+            raise ApiError(f"{self.shown} cannot be asked: {error} (see also ALL_PROXY, HTTPS_PROXY)") from None
 
     def __enter__(self) -> Self:
         return self

@@ -61,7 +61,7 @@ class Explanation:
     """What is known of a subject."""
 
     record: dict[str, Any]
-    """As the API has it, with the scores of past weeks where they are published."""
+    """As the API has it."""
     exporter: str
     """The address of the exporter that answered, or why none was asked."""
     answered: bool = True
@@ -73,21 +73,19 @@ def explanation_of(subject: Subject, settings: Settings, cluster: str | None, ex
 
     Raises ExplainError where nothing is known of the subject.
     """
+    if isinstance(exporter, ApiClient):
+        try:
+            with exporter:
+                return Explanation(_ask(exporter, subject, cluster), exporter.shown)
+        except ApiError as error:
+            exporter = str(error)
+        except (KeyError, TypeError) as error:
+            exporter = f"{exporter.shown} does not answer as an exporter of this version does: {error!r}"
     published, problem = None, None
     try:
         published = read_topic_rows(settings.history.folder, subject.topic)
     except ExpectationsError as error:
         problem = str(error)
-    if isinstance(exporter, ApiClient):
-        try:
-            with exporter:
-                record = _ask(exporter, subject, cluster)
-        except ApiError as error:
-            exporter = str(error)
-        except (KeyError, TypeError) as error:
-            exporter = f"{exporter.shown} does not answer as an exporter of this version does: {error!r}"
-        else:
-            return Explanation({**record, "weekly_scores": _past_weeks(record, published)}, exporter.shown)
     if published is None or not published.rows:
         raise ExplainError(_explain_unknown(settings, subject, published, problem, exporter))
     return Explanation(_read_published(published, subject, settings, cluster), exporter, answered=False)
@@ -145,16 +143,6 @@ def _only(subject: Subject, clusters: set[str]) -> str:
         names = ", ".join(sorted(clusters))
         raise ExplainError(f"{subject.topic} may be in several clusters ({names}): choose one with --cluster NAME")
     return clusters.pop()
-
-
-def _past_weeks(record: dict[str, Any], published: TopicRows | None) -> list[float | None] | None:
-    """Return the scores of past weeks from the published files, where those are the ones that the exporter has."""
-    expectation = record["expectation"]
-    for row in () if published is None or expectation is None else published.rows:
-        same = (row.expectation.cluster, row.expectation.partition) == (record["cluster"], record["partition"])
-        if same and row.expectation.as_of == expectation["as_of"]:
-            return _weekly_scores(row)
-    return None
 
 
 def _weekly_scores(row: TopicRow) -> list[float | None] | None:

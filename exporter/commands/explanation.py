@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from exporter.commands.profile_drawing import Paint, drawn_profile, drawn_weeks, slots
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.groups.sweep import GroupRole
 from exporter.domain.judging.evidence import word_override
@@ -15,6 +14,9 @@ from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.verdicts import BY_SCORE, Verdict
 
 Record = Mapping[str, Any]
+
+Paint = Callable[[str, str], str]
+"""(text, colour name) -> text as shown."""
 
 _COLOURS = {
     Verdict.LIVE: "green",
@@ -44,13 +46,6 @@ def explain(record: Record, source: str, now: float, paint: Paint = plain) -> It
     yield from _groups(record)
     for copy in record["replica_of"]:
         yield _labelled("replica of", f"{copy['cluster']}/{copy['topic']}: {_replica(copy)}")
-    expectation = record["expectation"]
-    if expectation is not None and expectation["profile"] is not None:
-        yield ""
-        yield from drawn_profile(expectation, paint)
-    if expectation is not None and record["weekly_scores"]:
-        yield ""
-        yield from drawn_weeks(expectation["dead_score"], record["weekly_scores"], paint)
     if record["partitions"]:
         yield ""
         yield from _partitions(record["partitions"])
@@ -101,8 +96,10 @@ def _present(record: Record) -> Iterator[str]:
         elif record["missed_slots"] is not None and expectation["profile"] is not None:
             paused = expectation["pause_slots"] or 0.0
             known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""
-            missed = f"{record['missed_slots']:.1f} {slots(expectation)}"
-            yield _labelled("missed", f"{missed} that its profile expects in that silence{known}")
+            seconds = expectation["slot_seconds"]
+            slots = "active hours" if seconds == HOUR else f"active slots of {duration(seconds)}"
+            missed = f"{record['missed_slots']:.1f} {slots} that its profile expects in that silence{known}"
+            yield _labelled("missed", missed)
         by_score = expectation["rule"] in BY_SCORE and expectation["dead_score"] is not None
         if by_score and record["silence_score"] is not None:
             limits = f"suspect past {expectation['suspect_score']:.1f}, dead past {expectation['dead_score']:.1f}"

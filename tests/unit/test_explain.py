@@ -39,7 +39,6 @@ OFFICE = [
     for day in range(7)
     for hour in range(24)
 ]
-WEEKS = [-1.2, 0.3, 0.1, None, 0.4, 1.0, -0.5, 0.2]
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +105,7 @@ def test_a_topic_and_a_partition_are_explained_as_in_the_golden_file(
 ) -> None:
     """Every section of the text, for a topic that lives and a partition of it that is dead."""
     rows = [office(None, 4), office(0, 4), office(1, 26), office(2, 200, verdict="dead")]
-    publish(tmp_path, *rows, weekly_scores=WEEKS)
+    publish(tmp_path, *rows)
     owners = [{"topics": "orders|refunds", "owner": "team-shop"}]
     texts = [explained(tmp_path, subject, owners=owners) for subject in ("orders", "orders:2")]
     golden("explain.txt", "\n".join(texts))
