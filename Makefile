@@ -59,10 +59,10 @@ bench-audit: $(READY)  ## print what an audit costs on a fake cluster (needs Go)
 bench-rollup: $(READY) java  ## print what a rollup of 20,000 partitions takes: time by stage, memory
 	$(BIN)/python -m tests.bench.rollup $(ARGS)
 
-bench-demo: $(READY) java  ## print what a rollup of the demo takes, and the least that Spark and Delta take; after make demo ARGS=--exit
+bench-demo: $(READY) java  ## print what a rollup of the demo takes; after make demo ARGS=--exit
 	$(BIN)/python -m tests.bench.demo_rollup $(ARGS)
 
-bench-detection: $(READY)  ## print how fast deaths are seen, at what rate of false alarms; ARGS="--events FILE" for any CSV
+bench-detection: $(READY)  ## print how fast deaths are seen, at what rate of false alarms
 	$(BIN)/python -m tests.bench.detection $(ARGS)
 
 golden: $(READY) java  ## rewrite the golden files; look at the difference before committing it

@@ -15,7 +15,7 @@ from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS, VERDICT_CODES, Verd
 DAY, WEEK = 86_400.0, 7 * 86_400.0
 
 PRIOR = 1.0, WEEK
-"""The prior counts like this many gaps of this many seconds in all. Fitted by ``make bench-detection ARGS=--few``."""
+"""The prior counts like this many gaps of this many seconds in all. Fitted to generated topics and real departures."""
 
 SUSPECT_SCORE, DEAD_SCORE = 2.5, 3.0
 """The scores at which a silence is suspect and dead where no rollup fitted any. A silence that comes by chance
@@ -33,12 +33,11 @@ def find_limits(
     seconds: Floats,
     suspect: Floats | float = SUSPECT_SCORE,
     dead: Floats | float = DEAD_SCORE,
-    prior: tuple[float, float] = PRIOR,
 ) -> tuple[Floats, Floats]:
     """Return the seconds of silence past which each stream is suspect and dead.
 
     ``gaps`` [n] is the number of gaps known before the silence, 0 where none is; ``seconds`` [n] their sum. Of the gaps
-    of a day one counts, because a burst is no rhythm. ``suspect`` and ``dead`` are scores, ``prior`` is as PRIOR.
+    of a day one counts, because a burst is no rhythm. ``suspect`` and ``dead`` are scores.
     """
     counted = np.minimum(gaps, np.floor(seconds / DAY))
     known = counted > 0
@@ -46,14 +45,14 @@ def find_limits(
     mean = total / np.maximum(counted, 1.0)
     suspect_cap = np.maximum(SUSPECT_AFTER_SECONDS, _MEANS_TO_SUSPECT * mean)
     dead_cap = np.maximum(DEAD_AFTER_SECONDS, _MEANS_TO_DEAD * mean)
-    dead_limit = np.minimum(_pass_score(counted, total, dead, prior), dead_cap)
-    suspect_limit = np.minimum(_pass_score(counted, total, suspect, prior), suspect_cap)
+    dead_limit = np.minimum(_pass_score(counted, total, dead), dead_cap)
+    suspect_limit = np.minimum(_pass_score(counted, total, suspect), suspect_cap)
     return np.minimum(suspect_limit, dead_limit), dead_limit
 
 
-def _pass_score(gaps: Floats, seconds: Floats, score: Floats | float, prior: tuple[float, float]) -> Floats:
+def _pass_score(gaps: Floats, seconds: Floats, score: Floats | float) -> Floats:
     """Return the seconds after which a silence comes by chance e^(-score NATS) times a week, a day at least."""
-    count, total = prior[0] + gaps, prior[1] + seconds
+    count, total = PRIOR[0] + gaps, PRIOR[1] + seconds
     a_week = WEEK * count / total
     return np.asarray(np.maximum(total * np.expm1((np.log(a_week) + NATS * score) / count), DAY))
 

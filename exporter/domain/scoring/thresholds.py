@@ -34,10 +34,7 @@ class Prior:
 
 
 SHIPPED = Prior(rate=0.020, topic_weeks=300.0, scale=0.45, scale_spread=0.5, pauses=8.0)
-"""Rounded by hand, after generated fleets of thirteen kinds of topics, with outages and without, and real departures.
-
-`make bench-detection ARGS=--prior` makes it again from these sets and prints both.
-"""
+"""Rounded by hand, after generated fleets of thirteen kinds of topics, and real departures."""
 
 
 FLOOR = 2.0

@@ -1,4 +1,4 @@
-"""Print the bench of detection: ``make bench-detection``, for a set of one's own ``ARGS="--events FILE"``.
+"""Print the bench of detection: ``make bench-detection``.
 
 Streams are the generator's (thirteen kinds, with outages, pauses, deaths, a holiday, and two spans in which no exporter
 looked) or real departures from New York in 2013: by route, or by aircraft, which are slow. Each stream is cut once a
@@ -12,13 +12,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from tests.bench.detection.defaults import OUTAGES, defaults_of, defaults_tables
-from tests.bench.detection.events import EventsError, events
-from tests.bench.detection.few_gaps import few_gaps_tables, rules_table
+from tests.bench.detection.defaults import OUTAGES, defaults_of, defaults_table
+from tests.bench.detection.few_gaps import few_gaps_table, rules_table
 from tests.bench.detection.fleet import Fleet
-from tests.bench.detection.prior import prior_table
 from tests.bench.detection.routes import MissingSetError, aircraft, routes
 from tests.bench.detection.streams import generate
 from tests.bench.detection.typical import typical_table
@@ -41,38 +38,28 @@ def main() -> int:
     add("--defaults", type=int, nargs="*", metavar="TOPICS", help="what the defaults give on fleets of so many topics")
     add("--outages", choices=OUTAGES, default="both", help="which fleets: with outages in a tenth of the topics, ...")
     add("--sets", nargs="+", choices=SETS, default=["generator"], help="what the defaults give on these sets")
-    add("--events", type=Path, help="the same on a set of one's own: a CSV of stream_id,unix_ts")
     add("--typical", action="store_true", help="how soon twelve typical topics are late, suspect and dead")
     add("--few", action="store_true", help="what is dead by few gaps, and how much of it is written again")
-    add("--prior", action="store_true", help="the prior of thresholds that sets make, and the shipped one")
     add("--seeds", "--seed", type=int, nargs="+", default=[4], metavar="N", help="of generated fleets")
     try:
         for title, rows in _tables(parser.parse_args()):
             show(title, rows)
-    except (EventsError, MissingSetError) as error:
+    except MissingSetError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     return 0
 
 
 def _tables(given: argparse.Namespace) -> Sequence[tuple[str, Rows]]:
-    if given.events:
-        return [("From the ninth week on", defaults_of([events(given.events, say)]))]
     if given.typical:
         return [("Twelve typical topics", typical_table(given.seeds[0]))]
     sets = [SETS[name](seed) for name in given.sets for seed in (given.seeds if name == "generator" else [0])]
     if given.few:
-        return [*few_gaps_tables(sets), *((one.name, rules_table(one)) for one in sets)]
-    if given.prior:
-        fleets = {
-            f"generator, seed {seed}, outages: {outages}": generate(seed=seed, outages=outages)
-            for seed in given.seeds
-            for outages in (True, False)
-        }
-        return [("The prior of thresholds", prior_table({**fleets, "routes": routes()}))]
+        return [("By few gaps", few_gaps_table(sets)), *((one.name, rules_table(one)) for one in sets)]
     if given.sets != ["generator"]:
         return [("From the ninth week on", defaults_of(sets))]
-    return defaults_tables(given.defaults or [50, 375], given.seeds, OUTAGES[given.outages], say)
+    found = defaults_table(given.defaults or [50, 375], given.seeds, OUTAGES[given.outages], say)
+    return [("From the ninth week on", found)]
 
 
 if __name__ == "__main__":

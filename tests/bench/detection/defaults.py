@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from tests.bench.detection.fleet import Fleet, Floats, topics
 from tests.bench.detection.hold import hold
 from tests.bench.detection.reference import calibrations_of_topics, drops
 from tests.bench.detection.silences import FIRST_WEEK, LONGEST, Silences, Trial, trial
-from tests.bench.detection.streams import FIRST_OUTAGE_WEEK, generate
+from tests.bench.detection.streams import generate
 from tests.bench.running import number
 from tests.tables import Rows
 
@@ -26,8 +26,6 @@ KINDS = 12.5
 """Topics that ``generate`` makes for one of each kind."""
 
 FOREVER = 1_000_000
-AGES = (1, 2, 4, 8, 16, FOREVER)
-"""Weeks of history at which a row of the second table begins."""
 
 _HEADER = (
     "judged",
@@ -151,33 +149,20 @@ def _with_range(values: Sequence[float]) -> str:
     return figure if len(values) == 1 else f"{figure} ({number(min(values))} to {number(max(values))})"
 
 
-def defaults_tables(
+def defaults_table(
     sizes: Sequence[int], seeds: Sequence[int], outages: Sequence[bool], progress: Callable[[str], None]
-) -> list[tuple[str, Rows]]:
-    """Return two tables by their titles: a row for each fleet once eight weeks are known, and by weeks of history.
-
-    Each row is of one fleet for each seed. In the second table outages come from the second week on.
-    """
-    settled: Rows = [("fleet", *_HEADER)]
-    young: Rows = [("fleet", "weeks of history", *_HEADER)]
+) -> Rows:
+    """Return a header and a row for each size once eight weeks are known, of one fleet for each seed."""
+    rows: Rows = [("fleet", *_HEADER)]
     for size, with_outages in product(sizes, outages):
         name = f"{size:,} topics, {'a tenth with an outage' if with_outages else 'no outages'}"
-        spans = list(pairwise(AGES))
-        grown: list[Got | None] = []
-        got: list[list[Got | None]] = [[] for _ in spans]
+        got = []
         for seed in seeds:
-            given = Given(_fleet(size, seed, outages=with_outages))
-            grown.append(given.in_weeks(FIRST_WEEK, FOREVER))
-            if with_outages:
-                given = Given(_fleet(size, seed, outages=True, first_outage_week=1))
-            for place, span in enumerate(spans):
-                got[place].append(given.in_weeks(*span))
+            fleet = generate(max(1, round(size / KINDS)), seed=seed, outages=with_outages)
+            got.append(Given(fleet).in_weeks(FIRST_WEEK, FOREVER))
             progress(f"{name}, seed {seed}")
-        settled.append((name, *row(grown)))
-        for (first, last), one in zip(spans, got, strict=True):
-            age = f"{first} to {last - 1}" if last - first > 1 else str(first)
-            young.append((name, age if last < FOREVER else f"{first} or more", *row(one)))
-    return [("From the ninth week on", settled), ("By weeks of history", young)]
+        rows.append((name, *row(got)))
+    return rows
 
 
 def defaults_of(fleets: Sequence[Fleet]) -> Rows:
@@ -187,12 +172,6 @@ def defaults_of(fleets: Sequence[Fleet]) -> Rows:
         size = len({stream.topic for stream in fleet.streams})
         rows.append((fleet.name, str(size), *row([Given(fleet).in_weeks(FIRST_WEEK, FOREVER)])))
     return rows
-
-
-def _fleet(size: int, seed: int, *, outages: bool, first_outage_week: int = FIRST_OUTAGE_WEEK) -> Fleet:
-    """Return a generated fleet of about so many topics."""
-    per_kind = max(1, round(size / KINDS))
-    return generate(per_kind, seed=seed, outages=outages, first_outage_week=first_outage_week)
 
 
 def _outages(made: Trial) -> Silences:

@@ -6,13 +6,12 @@ its stream has fewer than ten active hours in eight weeks, or fewer than two who
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Sequence
 
 import numpy as np
 
 from exporter.domain.history.streams import Streams, add_topics, objects
-from exporter.domain.judging.gap_law import PRIOR, find_limits
+from exporter.domain.judging.gap_law import find_limits
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import ACTIVE_SLOTS_NEEDED, WEEKS, WEEKS_NEEDED
 from exporter.domain.verdicts import GAPS, NO_RULE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
@@ -24,48 +23,23 @@ from tests.tables import Rows
 EVERY_WEEKS = 8
 RECORDS = ((1, 1), (2, 3), (4, 6), (7, 10), (11, 10**6))
 """A row of the table has streams of so many active hours."""
-PRIOR_GAPS, PRIOR_DAYS = (0.5, 1.0, 2.0), (3.5, 7.0, 14.0)
-"""The priors that are compared: gaps, and the days of these in all."""
 
 _DAY, _HOUR = 24.0, 3600.0
 _SPAN = WEEKS * HOURS_A_WEEK
-
-
-def few_gaps_tables(fleets: Sequence[Fleet]) -> Sequence[tuple[str, Rows]]:
-    """Return what the law gives on each set by the number of known active hours, and what other priors would give."""
-    found = {fleet.name: _silences(fleet) for fleet in fleets}
-    return [("By few gaps", _by_hours(found)), ("Other priors", _by_prior(found))]
-
-
-def _by_prior(found: Mapping[str, Floats]) -> Rows:
-    """Return a row for each prior: false alarms in 1,000 topic-weeks and the mean limit on each set, and in all."""
-    head = (f"{name}: {what}" for name in found for what in ("false per 1,000", "limit d"))
-    rows: Rows = [("a", "b d", *head)]
-    for gaps, days in product(PRIOR_GAPS, PRIOR_DAYS):
-        cells = []
-        for silences in found.values():
-            stream, week, active, lived, length, _ = silences.T
-            _, limit = find_limits(active - 1.0, lived * _HOUR, prior=(gaps, days * _DAY * _HOUR))
-            false = (length > limit / _HOUR) & (length <= LONGEST)
-            cells.append(f"{1000 * _topic_weeks(stream[false], week[false]) / _topic_weeks(stream, week):.2f}")
-            cells.append(f"{float(np.exp(np.log(limit / _HOUR / _DAY).mean())):.1f}")
-        chosen = (gaps, days * _DAY * _HOUR) == PRIOR
-        rows.append((f"{gaps:g}", f"{days:g}{' (chosen)' if chosen else ''}", *cells))
-    return rows
 
 
 def _topic_weeks(stream: Floats, week: Floats) -> int:
     return len(np.unique(np.stack([stream, week]), axis=1).T)
 
 
-def _by_hours(found: Mapping[str, Floats]) -> Rows:
-    """Return a row for each set and number of known active hours."""
+def few_gaps_table(fleets: Sequence[Fleet]) -> Rows:
+    """Return what the law gives on each set by the number of known active hours."""
     rows: Rows = [
         ("set", "active hours", "topic-weeks", "dead", "of these back within 28 d", "share",
          "false per 1,000 topic-weeks", "median limit d")
     ]  # fmt: skip
-    for name, silences in found.items():
-        stream, week, active, lived, length, to_end = silences.T
+    for fleet in fleets:
+        stream, week, active, lived, length, to_end = _silences(fleet).T
         _, limit = find_limits(active - 1.0, lived * _HOUR)
         limit /= _HOUR
         closed = np.isfinite(length)
@@ -81,7 +55,7 @@ def _by_hours(found: Mapping[str, Floats]) -> Rows:
             died, returned = int((mine & dead).sum()), int((mine & back).sum())
             rows.append(
                 (
-                    name,
+                    fleet.name,
                     "all" if (low, high) == (1, 10**6) else f"{low} to {high}" if high < 10**6 else f"{low} or more",
                     f"{weeks:,}",
                     f"{died:,}",

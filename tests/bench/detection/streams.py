@@ -147,14 +147,7 @@ FIRST_OUTAGE_WEEK = 10
 """From 0. So the first outages come when the eight weeks of a baseline are known."""
 
 
-def generate(
-    per_kind: int = 30,
-    weeks: int = 40,
-    seed: int = 4,
-    *,
-    outages: bool = True,
-    first_outage_week: int = FIRST_OUTAGE_WEEK,
-) -> Fleet:
+def generate(per_kind: int = 30, weeks: int = 40, seed: int = 4, *, outages: bool = True) -> Fleet:
     """Return a fleet of ``per_kind`` topics of each kind; the same seed gives the same records.
 
     Half of the topics are off in HOLIDAY.
@@ -170,7 +163,7 @@ def generate(
     if holidays:
         streams = _on_holiday(random, streams)
     if outages:
-        streams = _with_outages(random, clock, streams, first_outage_week)
+        streams = _with_outages(random, clock, streams)
     unseen = tuple(
         (begin, begin + length)
         for begin, length in ((15 * 168 + 40.5, 6.0), (26 * 168 + 100.25, 30.0))
@@ -196,15 +189,16 @@ def _on_holiday(random: Random, streams: list[Stream]) -> list[Stream]:
     return rested
 
 
-def _with_outages(random: Random, clock: Clock, streams: list[Stream], first_week: int) -> list[Stream]:
+def _with_outages(random: Random, clock: Clock, streams: list[Stream]) -> list[Stream]:
     """One topic in ten has an outage of one to seven days that is repaired, one in 25 a pause, one in 25 dies.
 
-    Each at a random moment from ``first_week`` on.
+    Each at a random moment from FIRST_OUTAGE_WEEK on.
     """
     spans: dict[str, Span] = {}
     for topic in dict.fromkeys(stream.topic for stream in streams):
         lot = random.random()
-        begin = float(random.uniform(first_week * 168, max((first_week + 1) * 168, clock.end - 6 * 168)))
+        latest = max((FIRST_OUTAGE_WEEK + 1) * 168, clock.end - 6 * 168)
+        begin = float(random.uniform(FIRST_OUTAGE_WEEK * 168, latest))
         if lot < 0.10:
             spans[topic] = (begin, begin + float(random.uniform(24, 168)))
         elif lot < 0.14:
