@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain.learning.baselines import WEEKS
 from exporter.domain.learning.baselines_of_streams import weeks_with_baselines
-from exporter.domain.learning.pauses import PAUSE_WEEKS, RECENT_DAYS
+from exporter.domain.learning.pauses import RECENT_DAYS
 from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.scoring.calibration import Accepted, Calibration, Threshold
 from exporter.domain.verdicts import Outage, TopicOverride
@@ -28,13 +28,7 @@ from spark_rollups.spark.frames import arrow_schema, compute_once, merge_parts, 
 from spark_rollups.spool import ingest, spool_files
 from spark_rollups.stages.calibration import calibrate
 from spark_rollups.stages.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
-from spark_rollups.stages.folding import (
-    Span,
-    find_first_open_day,
-    keep_days_beside,
-    make_streams,
-    update_streams,
-)
+from spark_rollups.stages.folding import Span, update_streams
 from spark_rollups.stages.learning import learn_weeks, monday, week_of
 from spark_rollups.stages.publish import ahead, publish
 from spark_rollups.stages.relations import add_relations, relations_at
@@ -51,7 +45,7 @@ class RollupRequest:
     """The options of a run."""
 
     as_of: datetime | None = None
-    """Judge as of this moment, by the rows up to then; None: now."""
+    """Judge as of this moment, which is not before the newest row; None: now."""
     rebuild: bool = False
     overrides: Sequence[TopicOverride] = ()
     outages: Sequence[Outage] = ()
@@ -89,20 +83,19 @@ class _Run:
         tables, progress = self._tables, self._progress
         tables.names()  # raises where one lost a commit, before anything is taken in or published
         tables.remove_begun()
-        note_lost_windows(tables)
-        if tables.exists("streams") != tables.exists("daily"):
-            ingest.note_pending(tables, FIRST_DAY)  # the folder of one was moved away
         taken = self._ingested()
         tables.guard()
         ingest.publish_ingested(self._history, taken, self._began)
-        windows_from = find_windows_from(tables, self._began.date())
+        self._require_no_later_row()
+        windows_from = tables.windows_from(self._began.date())
         since = FIRST_DAY if self._request.rebuild else ingest.find_pending_day(tables)
         if since is not None and windows_from is not None and since < windows_from:
-            since = self._before(windows_from, since)
+            progress.note(f"days before {windows_from} stay as they are: their windows are not kept any more")
+            since = windows_from
         if since is not None:
             ingest.note_pending(tables, since)
         self._shards = spread(tables.spark, rows=sum(done.rows for done in taken), streams=tables.count("streams"))
-        streams = self._streams(since, windows_from)
+        streams = self._streams(since)
         rests, streams = self._rests(since, streams)
         with progress.stage("baselines") as details:
             details.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
@@ -137,54 +130,36 @@ class _Run:
         ingest.record(self._tables, taken)
         return taken
 
-    def _before(self, windows_from: date, since: date) -> date:
-        """Return the first day to build, if days from ``since`` on are older than the windows that are kept.
-
-        A backfill may contain topics that were not known at that time, also ones that died long ago. They are judged by
-        these days too, as long as days are kept; the baseline that judges a stream is kept whatever its age.
-        """
-        days_back = self._request.retention.days["daily"] - 7.0 * (PAUSE_WEEKS + 1)
-        since = max(since, (self._moment - timedelta(days=days_back)).astimezone(UTC).date())
-        made_before = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(windows_from))
-        if since < windows_from and not self._tables.read("windows").where(made_before).isEmpty():
-            self._progress.note(
-                f"days before {windows_from} are made of topics that were not known then; others stay as they are"
+    def _require_no_later_row(self) -> None:
+        """Refuse a moment before the newest row: what was judged then stands in the table of verdicts."""
+        if self._request.as_of is None:
+            return
+        moments = (("coverage", "window_end"), ("inventory", "observed_at"))
+        found = [self._tables.read(table).agg(F.max(F.unix_micros(at))).collect()[0][0] for table, at in moments]
+        newest = max((one for one in found if one is not None), default=0)
+        if newest > self._moment.timestamp() * 1e6:
+            raise click.UsageError(
+                f"--as-of must not lie before the newest row of the history, which is of "
+                f"{_text(datetime.fromtimestamp(newest / 1e6, UTC))}, got {_text(self._moment)}: leave it out, or see "
+                f"what was judged then by `topic-liveness report --as-of {_text(self._moment)}`"
             )
-            return since
-        self._progress.note(f"days before {windows_from} stay as they are: their windows are not kept any more")
-        return windows_from
 
-    def _streams(self, since: date | None, windows_from: date | None) -> DataFrame:
-        tables, of_the_past = self._tables, self._of_the_past()
-        known, daily = tables.read("streams"), tables.read("daily")
-        if since not in (None, FIRST_DAY) and tables.exists("daily") and not tables.exists("streams"):
-            self._progress.note("the table streams is not there: it is made again, of daily where windows are gone")
-            known = make_streams(daily)
-        windows_from = None if since is None or windows_from is None or since >= windows_from else windows_from
-        until = self._began if of_the_past else self._moment
-        span = Span(since, until, from_nothing=since == FIRST_DAY, windows_from=windows_from)
+    def _streams(self, since: date | None) -> DataFrame:
+        tables = self._tables
+        span = Span(since, self._moment, from_nothing=since == FIRST_DAY)
         with self._progress.stage("days") as details:
             details.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
+            known = tables.read("streams")
             rows = compute_once(update_streams(tables, known, span, self._shards), also_after_writes=True)
             streams = rows.where("stream is not null").select("stream.*")
             if since is not None:
                 days = rows.where("day is not null").select("day.*")
-                if windows_from is not None:
-                    before = daily.where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(windows_from)))
-                    days = keep_days_beside(days, before, windows_from)
                 few = since >= self._began.date() - timedelta(days=3)
                 days = merge_parts(days, self._shards) if few or self._shards == 1 else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.
                 tables.replace_where("daily", days, f"date >= date'{since}'")
                 tables.replace("streams", streams.coalesce(1))
-        if not of_the_past:
-            return streams
-        with self._progress.stage("as of") as details:
-            details.append(_text(self._moment))
-            since = find_first_open_day(tables.read("windows"), self._moment)
-            span = Span(since, self._moment, of_the_past=True)
-            then = update_streams(tables, tables.read("streams"), span, self._shards)
-            return compute_once(then.where("stream is not null").select("stream.*"))
+        return streams
 
     def _rests(self, since: date | None, streams: DataFrame) -> tuple[Rests, DataFrame]:
         """Look for fleet-wide drops in the days that were made again.
@@ -200,17 +175,6 @@ class _Run:
         if known:
             streams = add_rests(streams, low_before(tables, known))
         return Rests(self._request.calendars, known, (today - FIRST_DAY).days), streams
-
-    def _of_the_past(self) -> bool:
-        if self._request.as_of is None:
-            return False
-        day = F.lit(self._moment.astimezone(UTC).date())
-        later = (
-            self._tables.read("coverage").where(F.col("window_end") > F.lit(self._moment)),
-            self._tables.read("inventory").where((F.col("date") >= day) & (F.col("observed_at") > F.lit(self._moment))),
-            self._tables.read("windows").where((F.col("date") >= day) & (F.col("window_end") > F.lit(self._moment))),
-        )
-        return any(not rows.isEmpty() for rows in later)
 
     def _calibrated(self) -> Sequence[Calibration]:
         request = self._request
@@ -250,30 +214,6 @@ class _Run:
                 details.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
 
 
-def note_lost_windows(tables: Tables) -> None:
-    """Keep on disk that windows were moved away beside days, before windows are taken in again."""
-    if not tables.exists("windows") and tables.exists("daily") and not tables.read("daily").isEmpty():
-        tables.note(windows_lost=True)
-
-
-def find_windows_from(tables: Tables, today: date) -> date | None:
-    """Return the UTC day from which windows are kept; None: days are made of all windows.
-
-    After windows were lost it is their first day in the spool, or the day after ``today`` where the spool has none:
-    days before it cannot be made again, and stay.
-    """
-    noted = tables.windows_from(today)
-    if not tables.notes().get("windows_lost"):
-        return noted
-    first: date | None = tables.read("windows").agg(F.min("date")).collect()[0][0]
-    if first is None:
-        return today + timedelta(days=1)
-    if not tables.read("daily").where(F.col("date") < F.lit(first)).isEmpty():
-        noted = max(first, noted or first)
-    tables.note(windows_from=None if noted is None else noted.isoformat(), windows_lost=None)
-    return noted
-
-
 def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     """Compute the baselines of weeks up to that of ``last``: missing ones, and those that use days from ``since`` on.
 
@@ -283,7 +223,7 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     there = {week_of(row[0]) for row in weeks_made}
     days = tables.read("daily")
     if there:
-        # Of a run as of the past, all weeks after it are still to be made.
+        # After a pause of the rollup several weeks are still to be made.
         next_made_of = monday(max(there) + 1 - WEEKS)
         oldest = min(one for one in (since, last - timedelta(weeks=WEEKS + 1), next_made_of) if one is not None)
         days = days.where(F.col("date") >= F.lit(oldest))

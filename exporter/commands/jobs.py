@@ -32,7 +32,7 @@ def rollup(
 
     Examples:
       topic-liveness rollup --config prod.yaml
-      topic-liveness rollup --history /var/lib/topic-liveness --as-of 2026-03-03T12:00:00Z
+      topic-liveness rollup --history /var/lib/topic-liveness --rebuild
       topic-liveness rollup --config prod.yaml --conf spark.driver.memory=4g
 
     Needs Java 17 and the extra: pip install '.[spark]' in a checkout. Each stage is

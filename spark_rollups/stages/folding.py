@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import numpy as np
 from pyspark.sql import DataFrame
@@ -20,9 +20,9 @@ from exporter.domain.history.hourly_activity import BACKFILLED, INVENTORY, POLLE
 from exporter.domain.history.observation import Polls
 from exporter.domain.history.rows import Source
 from spark_rollups.spark.batches import KEY
-from spark_rollups.spark.frames import apply_by_shard, arrow_schema, make_empty
+from spark_rollups.spark.frames import apply_by_shard, arrow_schema
 from spark_rollups.stages.update import update
-from spark_rollups.stages.update_rows import LATER_INVENTORY, Observers, Task
+from spark_rollups.stages.update_rows import Observers, Task
 from spark_rollups.store.schemas import DAILY, STREAMS, optional
 from spark_rollups.store.tables import Tables
 
@@ -47,12 +47,8 @@ class Span:
 
     since: date | None
     until: datetime
-    of_the_past: bool = False
-    """Rows later than ``until`` are known, so that the present state of streams is not written."""
     from_nothing: bool = False
     """Whether everything is rebuilt from nothing, without the earlier state."""
-    windows_from: date | None = None
-    """Of topics that were known before this UTC day only the days from then on are made."""
 
 
 def update_streams(tables: Tables, streams: DataFrame, span: Span, shards: int) -> DataFrame:
@@ -60,27 +56,16 @@ def update_streams(tables: Tables, streams: DataFrame, span: Span, shards: int) 
 
     ``streams`` are rows of STREAMS: what is known of them so far.
     """
-    until = F.lit(span.until)
-    windows, listed, covered = (tables.read(name) for name in ("windows", "inventory", "coverage"))
-    inventory, coverage = listed, covered
-    if span.of_the_past:
-        windows, coverage = (rows.where(F.col("window_end") <= until) for rows in (windows, coverage))
-        inventory = inventory.where(F.col("observed_at") <= until)
+    windows, inventory, coverage = (tables.read(name) for name in ("windows", "inventory", "coverage"))
     # Only rows from this day on are read, and what was known before is kept; None: all is made again of all rows.
-    read_from = None if span.of_the_past or span.from_nothing else span.since
+    read_from = None if span.from_nothing else span.since
     events = _events(windows, inventory, span, read_from)
-    if span.of_the_past:
-        later = (F.col("observed_at") > until) & (F.col("source") == Source.BACKFILL.value)
-        later_events = _inventory_events(listed.where(later)).withColumn("kind", F.lit(LATER_INVENTORY))
-        events = events.unionByName(later_events, allowMissingColumns=True)
     task = Task(
         since=None if span.since is None else (span.since - _EPOCH).days,
         until=round(span.until.timestamp() * 1e6),
-        of_the_past=span.of_the_past,
         from_nothing=span.from_nothing,
-        observers=_observers(coverage, inventory, read_from, covered if span.of_the_past else None),
+        observers=_observers(coverage, inventory, read_from),
         schema=arrow_schema(UPDATED),
-        windows_from=None if span.windows_from is None else (span.windows_from - _EPOCH).days,
     )
     oldest = min(one for one in ((span.until - RECENT).date(), span.since) if one is not None)
     days = (
@@ -111,7 +96,7 @@ def _events(windows: DataFrame, inventory: DataFrame, span: Span, read_from: dat
     failed = F.col("reason").isNotNull() & (F.col("source") == Source.POLL.value) & (F.col("polls_ok") == 0)
     happened, failed = F.coalesce(happened, F.lit(False)), F.coalesce(failed, F.lit(False))
     if span.since is None:
-        happened, failed = F.lit(False), failed & F.lit(span.of_the_past)
+        happened = failed = F.lit(False)
     elif not span.from_nothing:
         begin = F.lit(span.since).cast("timestamp")
         happened = happened & ((F.col("date") >= F.lit(span.since)) | (F.col("window_end") > begin))
@@ -143,13 +128,9 @@ def _events(windows: DataFrame, inventory: DataFrame, span: Span, read_from: dat
     inventory_rows = inventory
     if read_from is not None:
         inventory_rows = inventory.where(F.col("date") >= F.lit(read_from - INVENTORY_SPAN))
-    elif span.since is None and not span.of_the_past:
+    elif span.since is None:
         inventory_rows = inventory.where(F.lit(False))
-    return window_events.unionByName(_inventory_events(inventory_rows), allowMissingColumns=True)
-
-
-def _inventory_events(inventory: DataFrame) -> DataFrame:
-    return inventory.select(
+    inventory_events = inventory_rows.select(
         *KEY,
         F.lit(INVENTORY).alias("kind"),
         "exporter",
@@ -166,13 +147,11 @@ def _inventory_events(inventory: DataFrame) -> DataFrame:
         "leader",
         "owner",
     )
+    return window_events.unionByName(inventory_events, allowMissingColumns=True)
 
 
-def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None, whole: DataFrame | None) -> Observers:
-    """Read who polled when, from the UTC day ``since`` on: a row for each interval, whatever the partitions.
-
-    ``whole`` is the coverage with rows that were written later, where they matter.
-    """
+def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None) -> Observers:
+    """Read who polled when, from the UTC day ``since`` on: a row for each interval, whatever the partitions."""
     listings = inventory.where(F.col("source") == Source.POLL.value)
     if since is not None:
         coverage = coverage.where(F.col("date") >= F.lit(since - INVENTORY_SPAN))
@@ -204,42 +183,4 @@ def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None, wh
         mine = mine[runs(start[mine])] if len(mine) else mine
         own = mine[vouches[mine]]
         found[key] = Polls(start[own], last[own], start[mine[begins[mine]]], np.unique(last[mine]))
-    return Observers(found, {} if whole is None else _backfilled(whole))
-
-
-def _backfilled(coverage: DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
-    rows = coverage.where(F.col("source") == Source.BACKFILL.value).groupBy("cluster", "exporter")
-    spans = rows.agg(
-        F.min(F.unix_micros("window_start")).alias("begin"), F.max(F.unix_micros("window_end")).alias("end")
-    )
-    return {(row.cluster, row.exporter): (row.begin, row.end) for row in spans.collect()}
-
-
-def make_streams(daily: DataFrame) -> DataFrame:
-    """Return the streams of days, as rows of STREAMS: their advances, but not how they are listed or proved."""
-    advances = daily.groupBy(*KEY).agg(
-        F.max(F.greatest("advance_before", "last_advance")).alias("last_advance"),
-        F.min("first_advance").alias("known_since"),
-        F.max_by(F.col("slots_before") + F.bit_count("active"), "date").alias("known_slots"),
-        F.max_by(F.coalesce("end_offset", "offset_before"), "date").alias("end_offset"),
-    )
-    return make_empty(daily.sparkSession, STREAMS).unionByName(advances, allowMissingColumns=True)
-
-
-def keep_days_beside(days: DataFrame, before: DataFrame, windows_from: date) -> DataFrame:
-    """Return ``days`` that were made, and of those ``before`` a day the ones of topics that were made from it on."""
-    key = ("cluster", "topic", "topic_id")
-    made = (
-        days.where(F.col("date") < F.lit(windows_from))
-        .select(*(F.col(name).alias(f"made_{name}") for name in key))
-        .distinct()
-    )
-    same = [F.col(name).eqNullSafe(F.col(f"made_{name}")) for name in key]
-    return days.unionByName(before.join(made, same, "left_anti").select(*days.columns))
-
-
-def find_first_open_day(windows: DataFrame, as_of: datetime) -> date:
-    """Return the first day whose rows in ``daily`` may contain facts that were not known yet at ``as_of``."""
-    began = windows.where((F.col("window_end") > F.lit(as_of)) & (F.col("window_start") < F.lit(as_of)))
-    row = began.agg(F.min("date")).first()
-    return min(as_of.astimezone(UTC).date(), as_of.date() if row is None or row[0] is None else row[0])
+    return found

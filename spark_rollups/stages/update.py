@@ -17,7 +17,6 @@ from exporter.domain.history.hourly_activity import cut_at_first_poll, fold
 from exporter.domain.history.observation import Observed, observe
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
-from exporter.domain.polls.readings import State
 from spark_rollups.spark.batches import (
     MICROS,
     Names,
@@ -27,7 +26,6 @@ from spark_rollups.spark.batches import (
     lists,
     nullable_integers,
     structs_of,
-    texts,
     values_at,
 )
 from spark_rollups.stages.update_rows import NewRows, Task
@@ -47,10 +45,10 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
     names = Names(events, state)
     new_rows, known_streams = NewRows(events, names), _KnownStreams(state, names, task, events.num_rows)
     polled_from, polled_offset = new_rows.first_poll(known_streams.polled_from, known_streams.polled_offset)
-    rows = new_rows.moments(known_streams.known, known_streams.since, task)
+    rows = new_rows.moments(known_streams.known, task)
     folded = fold(cut_at_first_poll(rows, polled_from, polled_offset) if task.since is not None else rows[:0])
     if task.since is not None and not task.from_nothing:
-        folded = folded[folded.hours.hour >= known_streams.since[folded.hours.stream] * DAY_HOURS]
+        folded = folded[folded.hours.hour >= task.since * DAY_HOURS]
     days, now = days_of(folded.add_topics(names.topic, names.partitions), known_streams.known)
     proved = observe(len(names), new_rows.listings(), new_rows.failures(), new_rows.polls(task.observers)).join_earlier(
         known_streams.observed
@@ -64,7 +62,7 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
         "polled_from": nullable_integers(polled_from, MICROS),
         "polled_offset": nullable_integers(polled_offset, pa.int64()),
         "records_7d": known_streams.records + _recent(days, len(names), task),
-        **_listing_columns(new_rows, known_streams, now, proved, task),
+        **_listing_columns(new_rows, known_streams, proved),
     }
     return structs_of(task.schema, day=_day_columns(names, days), stream=streams)
 
@@ -82,9 +80,7 @@ class _KnownStreams:
             self.row[stream[rows]] = rows
         self.records = np.zeros(count, np.int64)
         """Records of the days that are not rebuilt, in the seven days before the moment."""
-        self.since = self._begins(names, task)
-        """The day from which days of each stream are made."""
-        since = self.since[stream]
+        since = np.iinfo(np.int32).max if task.since is None else task.since
         self._count_records(np.flatnonzero((day >= 0) & (day < since)), stream, day, task)
         self.known = StreamTotals(
             self._column("end_offset"),
@@ -94,27 +90,15 @@ class _KnownStreams:
         )
         self._reset_totals(np.flatnonzero(day >= since), stream, day, task)
         self.polled_from, self.polled_offset = self._column("polled_from"), self._column("polled_offset")
-        nothing = np.full(count, UNKNOWN, np.int64)
-        if task.of_the_past:
-            self.observed = Observed(nothing, nothing, nothing.astype(np.intp))
-        else:
-            until = self._column("observed_until")
-            # Backfills by a clock that was ahead were once believed.
-            proved = np.where(until > task.until + AHEAD_MICROS, UNKNOWN, until)
-            self.observed = Observed(proved, self._column("unreadable_since"), after + self.row)
-        self.listed_at = nothing if task.of_the_past else np.minimum(self._column("listed_at"), task.until)
+        until = self._column("observed_until")
+        # Backfills by a clock that was ahead were once believed.
+        proved = np.where(until > task.until + AHEAD_MICROS, UNKNOWN, until)
+        self.observed = Observed(proved, self._column("unreadable_since"), after + self.row)
+        self.listed_at = np.minimum(self._column("listed_at"), task.until)
 
     def _column(self, name: str, otherwise: int = UNKNOWN) -> Integers:
         found: Integers = values_at(integers(column(self.state, name), otherwise), self.row, otherwise)
         return found
-
-    def _begins(self, names: Names, task: Task) -> Integers:
-        since = np.full(len(names), np.iinfo(np.int32).max if task.since is None else task.since, np.int64)
-        if task.windows_from is not None:
-            known_since = self._column("known_since")
-            before = (known_since >= 0) & (known_since < task.windows_from * DAY_HOURS * HOUR_MICROS)
-            since[np.isin(names.topic, names.topic[before])] = task.windows_from
-        return since
 
     def _count_records(self, rows: Rows, stream: Rows, day: Integers, task: Task) -> None:
         counted = integers(column(self.state, "counted"), 0)[rows]
@@ -142,11 +126,11 @@ class _KnownStreams:
         """Reset streams that advanced in rebuilt days and have no totals from the start of one."""
         if task.since is None:
             return
-        begin, known = self.since * DAY_HOURS * HOUR_MICROS, self.known
-        lost = undated & (known.last_advance >= begin)
+        known = self.known
+        lost = undated & (known.last_advance >= task.begin)
         known.end_offset[lost] = known.last_advance[lost] = UNKNOWN
         known.known_slots[lost] = 0
-        known.known_since[lost & (known.known_since >= begin)] = UNKNOWN
+        known.known_since[lost & (known.known_since >= task.begin)] = UNKNOWN
 
 
 def _late(stream: Rows, day: Integers, counted: Integers, records: Integers, task: Task) -> tuple[Rows, Integers]:
@@ -163,9 +147,7 @@ def _recent(days: Days, streams: int, task: Task) -> Integers:
     return found
 
 
-def _listing_columns(
-    new_rows: NewRows, known_streams: _KnownStreams, now: StreamTotals, proved: Observed, task: Task
-) -> dict[str, Any]:
+def _listing_columns(new_rows: NewRows, known_streams: _KnownStreams, proved: Observed) -> dict[str, Any]:
     """Return how streams are listed, and up to when their silence is proved, as columns of STREAMS."""
     count = len(known_streams.row)
 
@@ -173,27 +155,16 @@ def _listing_columns(
         both = pa.concat_arrays([column(new_rows.events, of_events), column(known_streams.state, of_state)])
         return both.take(pa.array(rows, pa.int64(), mask=rows < 0))
 
-    newest, listed_before, until = new_rows.newest(count), known_streams.listed_at, proved.until
+    newest, listed_before = new_rows.newest(count), known_streams.listed_at
     at = np.where(newest >= 0, new_rows.at[newest] if len(new_rows.at) else UNKNOWN, UNKNOWN)
     row = np.where(listed_before > at, known_streams.after + known_streams.row, newest)
     at = np.maximum(at, listed_before)
-    is_later = np.zeros(count, np.bool_)
-    if task.of_the_past:
-        later = new_rows.later(count, task)
-        is_later = (later >= 0) & (at < 0) & (now.last_advance >= 0)
-        row, at = np.where(is_later, later, row), np.where(is_later, task.until, at)
-        until = np.where(is_later, task.until - task.until % HOUR_MICROS, until)
-    taken = {name: take(name, name, row) for name in _LISTING}
-    state, reason = texts(taken["state"]), texts(taken["reason"])
-    state[is_later], reason[is_later] = State.OBSERVED.value, None
     why = np.where(proved.unreadable_since >= 0, proved.reason, UNKNOWN)
     return {
-        **taken,
-        "state": pa.array(state, pa.string()),
-        "reason": pa.array(reason, pa.string()),
-        "latest_offset": take("end_offset", "latest_offset", np.where(is_later, UNKNOWN, row)),
+        **{name: take(name, name, row) for name in _LISTING},
+        "latest_offset": take("end_offset", "latest_offset", row),
         "listed_at": nullable_integers(at, MICROS),
-        "observed_until": nullable_integers(until, MICROS),
+        "observed_until": nullable_integers(proved.until, MICROS),
         "unreadable_since": nullable_integers(proved.unreadable_since, MICROS),
         "unreadable_reason": take("reason", "unreadable_reason", why),
     }

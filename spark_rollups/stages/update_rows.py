@@ -26,17 +26,8 @@ from spark_rollups.spark.batches import (
     integers,
 )
 
-LATER_INVENTORY = 4
-"""Beside the kinds of the core: an inventory row of a backfill that was run later than the moment that is judged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observers:
-    """Coverage of the exporters, by cluster and exporter; Unix microseconds."""
-
-    polls: Mapping[tuple[str, str], Polls]
-    backfilled: Mapping[tuple[str, str], tuple[int, int]]
-    """The span that each backfill covered."""
+Observers = Mapping[tuple[str, str], Polls]
+"""The polls of the exporters, by cluster and exporter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +36,15 @@ class Task:
 
     since: int | None
     until: int
-    of_the_past: bool
-    """Rows later than ``until`` are known, so that the present state of streams is not written."""
     from_nothing: bool
     """Whether everything is rebuilt from nothing, without the earlier state."""
     observers: Observers
     schema: pa.Schema
-    windows_from: int | None = None
-    """Of topics that were known before this day only those from then on are made: older windows are gone."""
+
+    @property
+    def begin(self) -> int:
+        """When the first day that is made begins, in Unix microseconds; of none it is 1970."""
+        return (self.since or 0) * DAY_HOURS * HOUR_MICROS
 
 
 def _moments_of(columns: Mapping[str, NDArray[Any]], stream: Rows) -> Moments:
@@ -83,14 +75,13 @@ class NewRows:
         earlier = (polled_from >= 0) & ((found < 0) | (polled_from <= found))
         return np.where(earlier, polled_from, found), np.where(earlier, polled_offset, offset)
 
-    def moments(self, before: StreamTotals, since: Integers, task: Task) -> Moments:
-        """Return the rows to fold, with the state before them; days are built from ``since`` on [streams]."""
-        begin = (since if task.since is not None else since * 0) * DAY_HOURS * HOUR_MICROS
+    def moments(self, before: StreamTotals, task: Task) -> Moments:
+        """Return the rows to fold, with the state ``before`` the days that are made."""
         is_inventory = (self.kind == INVENTORY) & ~self.deleted & (self.end_offset >= 0)
         is_window = np.isin(self.kind, (BACKFILLED, POLLED)) & flags(column(self.events, "happened"))
         if not task.from_nothing:
-            is_inventory &= self.at >= begin[self.stream]
-            is_window &= self.until > begin[self.stream]
+            is_inventory &= self.at >= task.begin
+            is_window &= self.until > task.begin
         rows = np.flatnonzero(is_inventory | is_window)
         chosen = self.events.take(pa.array(rows))
         columns: dict[str, NDArray[Any]] = {
@@ -106,7 +97,7 @@ class NewRows:
         columns["read_before"] = self._read_before(rows, task.observers)
         new_moments = _moments_of(columns, self.stream[rows])
         carried = np.flatnonzero(before.end_offset >= 0)
-        then = begin[carried]
+        then = np.full(len(carried), task.begin, np.int64)
         ends: dict[str, NDArray[Any]] = {
             "kind": np.full(len(carried), CARRIED, np.int8),
             "at": then,
@@ -145,9 +136,7 @@ class NewRows:
         """Return the polls of each observer."""
         nothing = np.zeros(0, np.int64)
         none = Polls(nothing, nothing, nothing, nothing)
-        return [
-            observers.polls.get((cluster, exporter), none) for cluster in self._clusters for exporter in self._exporters
-        ]
+        return [observers.get((cluster, exporter), none) for cluster in self._clusters for exporter in self._exporters]
 
     def newest(self, streams: int) -> Rows:
         """Return the row that lists each stream last, UNKNOWN where none does."""
@@ -156,18 +145,6 @@ class NewRows:
         rows = rows[np.lexsort(keys)]
         found = np.full(streams, UNKNOWN, np.intp)
         found[self.stream[rows]] = rows
-        return found
-
-    def later(self, streams: int, task: Task) -> Rows:
-        """Return for each stream a row of a backfill that ran later and covered the moment."""
-        rows = np.flatnonzero((self.kind == LATER_INVENTORY) & ~self.deleted)
-        rows = rows[np.argsort(self.at[rows], kind="stable")[::-1]]
-        found = np.full(streams, UNKNOWN, np.intp)
-        for row in rows.tolist():
-            key = self._clusters[int(self.cluster[row])], self._exporters[int(self.exporter[row])]
-            begin, end = task.observers.backfilled.get(key, (0, UNKNOWN))
-            if begin <= task.until <= end:
-                found[self.stream[row]] = row
         return found
 
 

@@ -127,9 +127,9 @@ def _last_weeks(tables: Tables) -> DataFrame:
 def _drop_streams(tables: Tables, retention: Retention) -> bool:
     """Drop partitions that are gone, and topics without any left; return whether there were any.
 
-    A deleted partition is gone once the inventory has no row of it; rollups as of the past also read the inventory. Any
-    other partition is gone once it was not seen for as long as days are kept. Time counts up to the last listing of its
-    cluster: without listings all partitions stay.
+    A deleted partition is gone once the inventory has no row of it, from which it would come back. Any other one is
+    gone once it was not seen for as long as days are kept. Time counts up to the last listing of its cluster: without
+    listings all partitions stay.
     """
     rows, now = tables.read("streams"), F.max("listed_at").over(Window.partitionBy("cluster"))
     inventory, daily = (now - F.lit(timedelta(days=retention.days[name])) for name in ("inventory", "daily"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
@@ -154,7 +154,7 @@ class Tables:
         writer.save(self.path(name))
         self._require_commit(name, before + 1)
         if before < 0:
-            self.note(begun=None)
+            self._note_made(name)
 
     def _before_commit(self, name: str) -> int:
         """Have the next commit of the session name this run; return the number of the newest one."""
@@ -201,20 +201,23 @@ class Tables:
             self._require_whole_log(name)
         commits = files_in(self.folder / name / "_delta_log", _COMMIT)
         if name not in self._whole and not commits:
-            self._require_no_data(name)
+            self._require_never_made(name)
         self._whole.add(name)
         return max((int(commit.path.stem) for commit in commits), default=-1)
 
-    def _require_no_data(self, name: str) -> None:
-        """Refuse data that no log lists, except where a run was killed in the first commit of the table."""
-        folder = self.folder / name
-        if not files_below(folder, _DATA) or self.notes().get("begun") == name:
+    def _require_never_made(self, name: str) -> None:
+        """Refuse a table that lost its log, except where a run was killed in the first commit of the table."""
+        folder, notes = self.folder / name, self.notes()
+        if notes.get("begun") == name or (name not in notes.get("made", ()) and not files_below(folder, _DATA)):
             return
         raise TablesError(
-            f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or move "
-            f"{folder} and {self.folder / 'ingested.json'} away and run `topic-liveness rollup --rebuild`, which makes "
-            "this table again from what the spool and the other tables still have"
+            f"{folder} must have a _delta_log, and has none: restore {folder} from a backup, or move all of "
+            f"{self.folder} away; {_AGAIN}"
         )
+
+    def _note_made(self, name: str) -> None:
+        """Keep on disk that the table has its first commit."""
+        self.note(begun=None, made=sorted({name, *self.notes().get("made", ())}))
 
     def _require_whole_log(self, name: str) -> None:
         """Refuse a commit that a power cut left empty: to Delta its rows were never there."""
@@ -238,9 +241,11 @@ class Tables:
         if begun is None:
             return
         self.guard()
-        if begun in SCHEMAS and not self.exists(begun):
+        if self.exists(begun):
+            self._note_made(begun)
+        else:
             delete_folder(self.folder / begun)
-        self.note(begun=None)
+            self.note(begun=None)
 
     def path(self, name: str) -> str:
         """Return where the table is."""
@@ -263,7 +268,7 @@ class Tables:
             f"it, or move {self.folder} away; {_AGAIN}"
         )
 
-    def note(self, **changes: str | int | None) -> None:
+    def note(self, **changes: str | int | Sequence[str] | None) -> None:
         """Keep on disk what later runs need to know; None is as if it had never been noted."""
         notes = {name: value for name, value in (self.notes() | changes).items() if value is not None}
         make_folder(self.folder)

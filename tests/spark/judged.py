@@ -22,8 +22,6 @@ HALF, END = 31.5, 43.0
 """Days after the start: where the exporter was restarted, and where the story ends."""
 RETIRED = TopicOverride("scratch", "mirror", retired=True)
 OVERRIDES = RETIRED, TopicOverride(".*", "cut-off", retired=True)
-LATE = "cut-off", "fast"
-"""Clusters of which windows of the first half come after the first rollup. Thresholds do not depend on them."""
 FAIR = Calendar("office", "fair", ((at(35), at(36), "first day"), (at(44), at(45), "second day")))
 """The holidays of a topic that is written on weekdays."""
 REST, BACK = 30.0, 32.0
@@ -104,12 +102,8 @@ def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = F
 
 
 def contents(history: Path) -> dict[str, list[str]]:
-    """Return every row of every table of history, and of what is published, in order, as text.
-
-    But verdicts as of the half of what came late.
-    """
+    """Return every row of every table of history, and of what is published, in order, as text."""
     tables = {name: rows_of(history, name) for name in SCHEMAS}
-    tables["verdicts"] = [row for row in tables["verdicts"] if row.cluster not in LATE or row.as_of > moment(at(HALF))]
     published = json.loads((history / "published" / "current.json").read_text())
     rows = pq.read_table(history / "published" / published["expectations"]).to_pylist()
     of_tables = {name: in_order(rows) for name, rows in tables.items()}

@@ -126,7 +126,6 @@ def fold(
     task = Task(
         since=0 if since is None else (since - date(1970, 1, 1)).days,
         until=2**52 if math.isinf(until) else round(until * 1e6),
-        of_the_past=False,
         from_nothing=since is None,
         observers=seen,
         schema=arrow_schema(UPDATED),
@@ -214,7 +213,7 @@ def observers(coverage: Rows, inventory: Rows) -> Observers:
         starts = [row for row in mine if (*key, row["window_start"]) in listings]
         last = moments(mine, "last_good_poll")
         polls[key] = Polls(moments(mine, "window_start"), last, moments(starts, "window_start"), np.unique(last))
-    return Observers(polls, {})
+    return polls
 
 
 def counted(table: pa.Table, name: str) -> int:

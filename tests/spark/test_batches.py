@@ -53,7 +53,7 @@ def judge_topics(
     unusual = unusual_from(units(maxima, exclusions=exclusions, schema=arrow_schema(UNITS)))
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week_of(today))}
     polled = dict[str, int]()
-    for (cluster, _), seen in made.observers.polls.items():
+    for (cluster, _), seen in made.observers.items():
         polled[cluster] = max(int(seen.good[-1]), polled.get(cluster, 0))
     rule = Rule(at(day), thresholds, (), polled, Rests(drops=drops, today=number(today)))
     days = [one.day for one in drops]

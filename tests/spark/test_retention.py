@@ -12,7 +12,6 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -27,7 +26,7 @@ from spark_rollups.stages.upkeep import Retention
 from spark_rollups.store.tables import Tables, TablesError
 from tests.delta import change_notes, commits, in_order, note_upkeep, rows_of
 from tests.spark.judged import topics_as_of
-from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
+from tests.spark.story import HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -144,103 +143,48 @@ def test_what_is_past_its_retention_goes_and_what_was_made_of_it_stays(late: Lat
     assert str(run).startswith("run ")
 
 
-def test_lost_streams_are_made_again_and_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known(
-    spark: SparkSession, copied: Path
-) -> None:
-    """What died before the windows that are kept stays so, though the baselines of its last week are gone.
+def test_a_backfill_of_the_past_adds_no_day_before_the_windows_that_are_kept(spark: SparkSession, copied: Path) -> None:
+    """What lives is known by the days since, and what died long before is not dead without them: nothing is known.
 
-    The backfill lies before these windows: its topics are judged by it, and days of others stay as they are. However
-    long ago they died: of one that did so more than a year ago there are its last weeks. A report is of no run that is
-    still to come.
+    Once tables are lost all are made of the spool, and it is judged by the whole backfill. A report is of no run that
+    is still to come.
     """
-
-    def known() -> tuple[list[str], list[str]]:
-        """But the first poll, which is now the first that the inventory lists, and what a wrong clock had listed."""
-        streams = [row for row in rows_of(copied, "streams") if row.cluster == CLUSTER]
-        for row in streams:
-            vars(row).update(dict.fromkeys(("listed_at", "latest_offset", "polled_from", "polled_offset")))
-        return in_order(streams), days(copied, but="added")
-
-    before = known()
+    before = days(copied)
     added = World(copied, "added")
     added.write("older", 0, every(HOUR, at(-20), at(20)))
     added.write("busy", 0, every(HOUR, at(-20), at(LATER)))
     added.write("ancient", 0, every(HOUR, at(-420), at(-400)))
     added.backfill(at(-420), at(LATER))
-    again = World(copied)
-    again.write("orders", 0, every(HOUR, at(-20), at(0)))
-    again.backfill(at(-20), at(0))
-    shutil.rmtree(copied / "tables" / "streams")
     output = roll_up(spark, copied, LATER)
-    assert output.count("the table streams is not there: it is made again, of daily") == 1
-    assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in output
-    assert Tables(spark, copied).windows_from(TODAY) == OLDEST
-    assert known() == before
+    assert f"days before {OLDEST} stay as they are" in output
+    assert days(copied, but="added") == before
+    assert min(row.date for row in rows_of(copied, "daily") if row.cluster == "added") == OLDEST
+    known = {"orders": Verdict.LIVE, "died": Verdict.RETIRED, "busy": Verdict.LIVE}
     found = topics_as_of(copied, LATER)
     assert {topic: row.verdict for topic, row in found.items()} == {
-        "orders": Verdict.LIVE, "died": Verdict.RETIRED, "older": Verdict.DEAD, "busy": Verdict.LIVE,
-        "ancient": Verdict.RETIRED,
+        **known, "older": Verdict.LEARNING, "ancient": Verdict.LEARNING
     }  # fmt: skip
-    assert found["ancient"].active_slots == 14 * 24, "its two whole weeks"
-    assert found["older"].last_advance.timestamp() == at(20) - HOUR + 300.0
-    added_days = [row for row in rows_of(copied, "daily") if row.cluster == "added" and row.partition == 0]
-    for topic, known_days in (("older", 40), ("busy", 65)):
-        made = [row for row in added_days if row.topic == topic]
-        assert min(row.date for row in made) == moment(at(-20)).date()
-        assert sum(row.records for row in made) == known_days * 24
-    assert {row.topic for row in added_days} == {"older", "busy", "ancient"}
-
     tables = Tables(spark, copied)
     to_come = F.lit(datetime.now(UTC) + timedelta(days=2))
     tables.append("verdicts", tables.read("verdicts").withColumn("as_of", to_come))
     assert write_report(Tables(spark, copied), as_of=None, output=None).as_of == moment(at(END + 70))
 
-
-def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_windows_that_are_kept(
-    spark: SparkSession, copied: Path
-) -> None:
-    """What died before these windows stays dead, and what lives is known for as long as before."""
-    daily = copied / "tables" / "daily"
-    shutil.rmtree(daily / "_delta_log")
     published = (copied / "published" / "current.json").read_bytes()
-    with pytest.raises(TablesError, match=rf"^{daily} must have a _delta_log .*, or move {daily} and .* away and run"):
-        roll_up(spark, copied, LATER + 1 / 24)
+    for name in ("daily", "streams", "windows", "baselines"):
+        folder = copied / "tables" / name
+        folder.rename(copied / name)
+        lost = rf"^{folder} must have a _delta_log, and has none: restore {folder} .*, or move all of {folder.parent}"
+        with pytest.raises(TablesError, match=lost):
+            roll_up(spark, copied, LATER)
+        (copied / name).rename(folder)
+    shutil.rmtree(copied / "tables" / "daily" / "_delta_log")
+    with pytest.raises(TablesError, match="daily must have a _delta_log, and has none"):
+        roll_up(spark, copied, LATER)
     assert (copied / "published" / "current.json").read_bytes() == published
-    shutil.rmtree(daily)
-    output = roll_up(spark, copied, LATER + 1 / 24)
-    assert f"days before {OLDEST} stay as they are" in output
-    assert "upkeep" not in output, "once a week"
-    found = topics_as_of(copied, LATER + 1 / 24)
-    assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.RETIRED}
-    tables = Tables(spark, copied)
-    assert tables.windows_from(TODAY) == OLDEST == min(row.date for row in rows_of(copied, "daily"))
-    streams = [row for row in rows_of(copied, "streams") if row.partition == 0]
-    assert {row.topic: row.known_since.timestamp() for row in streams} == dict.fromkeys(
-        ("orders", "died"), at(0) + 300.0
-    )
-
-
-def test_days_that_the_spool_cannot_make_again_stay_once_windows_were_moved_away(
-    spark: SparkSession, copied: Path
-) -> None:
-    """Without any windows all days stay; with those of the last days in the spool, the days before them."""
-    kept = days(copied)
-    shutil.rmtree(copied / "tables" / "windows")
-    (copied / "tables" / "ingested.json").unlink()
-    spool = copied / "spool" / "windows"
-    spool.rename(copied / "away")
-    change_notes(copied, windows_from=None, pending="1970-01-01")
-    roll_up(spark, copied, LATER + 1 / 24)
-    assert days(copied) == kept
-    first = moment(at(LATER - 2)).date()
-    spool.mkdir()
-    for path in (copied / "away").glob("*.parquet"):
-        table = pq.read_table(path)
-        rows = table.filter(pc.greater_equal(table["window_start"], moment(at(LATER - 2)).replace(hour=0)))
-        if rows.num_rows:
-            pq.write_table(rows, spool / path.name)
-    change_notes(copied, pending="1970-01-01")
-    assert f"days before {first} stay as they are" in roll_up(spark, copied, LATER + 2 / 24)
-    tables = Tables(spark, copied)
-    assert tables.windows_from(TODAY) == first and "windows_lost" not in tables.notes()
-    assert days(copied) == kept
+    shutil.rmtree(copied / "tables")
+    roll_up(spark, copied, LATER)
+    found = topics_as_of(copied, LATER)
+    assert {topic: row.verdict for topic, row in found.items()} == {
+        **known, "older": Verdict.DEAD, "ancient": Verdict.RETIRED
+    }  # fmt: skip
+    assert found["older"].last_advance.timestamp() == at(20) - HOUR + 300.0

@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -34,7 +34,6 @@ from tests.spark.judged import (
     END,
     HALF,
     LAST,
-    LATE,
     contents,
     roll_up,
     write_fast,
@@ -60,7 +59,6 @@ class Judged:
     at_half: list[Row]
     days_at_half: set[tuple[str, date]]
     """Of which cluster and day the daily table had rows then."""
-    at_half_again: list[Row]
     at_end: dict[tuple[str, int | None], Row]
     of_others: dict[str, dict[tuple[str, int | None], Row]]
     """The same of other clusters."""
@@ -70,7 +68,7 @@ class Judged:
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
-    """The story polled in two lives of the exporter, judged at the half, at the end, and at the half again.
+    """The story polled in two lives of the exporter, judged at the half, at the end, and at the end again.
 
     Before the last run commits are lost, and it makes the tables anew. Each run costs the suite half a minute.
     """
@@ -105,10 +103,10 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     before = contents(history)
     rebuilt = Path(shutil.copytree(history, folder / "rebuilt"))  # which no session has read yet
     lose_commits(spark, rebuilt)
-    again = roll_up(spark, rebuilt, HALF, rebuild=True)
+    roll_up(spark, rebuilt, END, rebuild=True)
     after = contents(rebuilt)
     of_prod = at_end.pop(CLUSTER)
-    yield Judged(history, rebuilt, parts, at_half, days_at_half, again, of_prod, at_end, before, after)
+    yield Judged(history, rebuilt, parts, at_half, days_at_half, of_prod, at_end, before, after)
     spark.catalog.clearCache()
 
 
@@ -196,19 +194,6 @@ def test_every_verdict_explains_itself(judged: Judged) -> None:
     assert "2 active hours known since Mon 2025-01-06 01:00 UTC; " in judged.at_end["monthly", 0].evidence
     assert "never" in judged.at_end["never", 0].evidence
     assert all(row.evidence for row in judged.at_end.values())
-
-
-def test_nothing_that_came_later_changes_a_judgement_as_of_then(judged: Judged) -> None:
-    """The verdicts as of the half are the same before and after the second half was written."""
-    then, again = ([row for row in rows if row.cluster not in LATE] for rows in (judged.at_half, judged.at_half_again))
-    assert then == again
-    assert {row.verdict for row in judged.at_half} >= {Verdict.LIVE, Verdict.LEARNING, Verdict.DEAD}
-
-
-def test_a_later_publication_is_not_taken_back(judged: Judged) -> None:
-    """Looking back to an earlier moment leaves the newest expectations in force."""
-    current = json.loads((judged.rebuilt / "published" / "current.json").read_text())
-    assert datetime.fromisoformat(current["as_of"]) == moment(at(END))
 
 
 def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -> None:
@@ -353,7 +338,6 @@ def test_what_reads_a_dead_topic_stands_in_tables_and_in_what_is_published(judge
     readers = "; 3 consumer groups still read it"
     ending = {key for key, row in judged.at_end.items() if row.evidence.endswith(readers)}
     assert ending == {("legacy", None), ("legacy", 0)}
-    assert not [row for row in judged.at_half_again if "consumer group" in row.evidence], "it became known later"
     pointer = json.loads((judged.history / "published" / "current.json").read_text())
     rows = pq.read_table(judged.history / "published" / pointer["expectations"]).to_pylist()
     assert {(row["topic"], row["partition"]) for row in rows if row["evidence"].endswith(readers)} == ending

@@ -1,4 +1,4 @@
-"""Runs as of the past, on tables of a newer release, and what is read of tables."""
+"""Runs that are stopped, on tables of a newer release, and what is read of tables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import UsageError
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
@@ -26,7 +26,6 @@ from spark_rollups.stages.verdicts import JUDGED, hold_incidents
 from spark_rollups.store.tables import LAYOUT, SCHEMAS, Tables, TablesError
 from tests.delta import in_order, rows_of
 from tests.programs import ROOT
-from tests.spark.judged import verdicts_as_of
 from tests.spark.spool_days import fold
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 
@@ -43,13 +42,13 @@ def files(history: Path) -> dict[Path, bytes]:
 
 @pytest.fixture(scope="module")
 def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three weeks that a backfill wrote at their end, rolled up as of a moment before it; tests change copies of it."""
+    """Three weeks that a backfill wrote at their end, rolled up; tests change copies of it."""
     world = World(tmp_path_factory.mktemp("runs") / "history")
     world.write("orders", 0, every(HOUR, at(0), at(END)))
     world.write("died", 0, every(HOUR, at(0), at(18)))
     world.write("later", 0, every(HOUR, at(22), at(END)))
     world.backfill(at(0), at(END))
-    run_rollup(spark, world.history, RollupRequest(moment(at(20, 0.5))), Progress())
+    run_rollup(spark, world.history, RollupRequest(moment(at(END))), Progress())
     return world.history
 
 
@@ -59,26 +58,17 @@ def copied(history: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(history, tmp_path / "history"))
 
 
-def test_as_of_a_moment_before_a_backfill_ran_its_records_count(
-    spark: SparkSession, history: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A partition that the backfill listed later is judged by its records up to then; one without is not there."""
-    rows = {(row.topic, row.partition): row for row in verdicts_as_of(history, 20 + 0.5 / 24)}
-    assert {key: row.verdict for key, row in rows.items()} == {
-        ("orders", 0): Verdict.LIVE,
-        ("orders", None): Verdict.LIVE,
-        ("died", 0): Verdict.DEAD,
-        ("died", None): Verdict.DEAD,
-    }
-    assert rows["died", 0].state == State.OBSERVED
-    assert rows["died", 0].observed_until.timestamp() == at(20), "up to the last full hour"
-    assert rows["orders", 0].last_advance.timestamp() < at(20)
-    world = World(tmp_path)
-    world.write("orders", 0, [at(0, 1)])
-    world.backfill(at(0), at(0, 2))
-    run_rollup(spark, tmp_path, RollupRequest(moment(at(-10))), Progress())
-    assert "nothing to judge: the history lists no partition at that moment" in capsys.readouterr().out
-    assert not verdicts_as_of(tmp_path, -10)
+def test_a_moment_before_the_newest_row_is_refused(spark: SparkSession, copied: Path) -> None:
+    """Which row that is, and where the verdicts of then are to be seen, is said."""
+    published = (copied / "published" / "current.json").read_bytes()
+    refused = re.escape(
+        "--as-of must not lie before the newest row of the history, which is of 2025-01-30T00:00:00Z, got "
+        "2025-01-26T12:00:00Z: leave it out, or see what was judged then by `topic-liveness report --as-of "
+        "2025-01-26T12:00:00Z`"
+    )
+    with pytest.raises(UsageError, match=f"^{refused}$"):
+        run_rollup(spark, copied, RollupRequest(moment(at(20.5))), Progress())
+    assert (copied / "published" / "current.json").read_bytes() == published
 
 
 class StoppedError(Exception):
@@ -103,7 +93,7 @@ def stopped_after(name: str) -> Iterator[None]:
     assert stopped == [name]
 
 
-def test_a_first_run_as_of_the_past_and_one_that_is_stopped_cost_no_week(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pause_of_weeks_and_a_run_that_is_stopped_cost_no_week(spark: SparkSession, tmp_path: Path) -> None:
     """The next run, 15 weeks later, makes all baselines and maxima that a single run makes of the same days.
 
     One is stopped once it has written maxima: it is repeated.
