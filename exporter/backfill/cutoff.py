@@ -8,14 +8,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.polls.activity import Circumstances, states_of
 from exporter.domain.polls.layout import NO_LEADER
-from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import ANSWERED, FUTURE_SLACK_SECONDS, Reason, reason_code, rows_with
+from exporter.domain.polls.metadata import Membership, Metadata
+from exporter.domain.polls.newest_timestamp import NewestSearches
+from exporter.domain.polls.readings import ANSWERED, FUTURE_SLACK_SECONDS, Answers, Reason, reason_code, rows_with
 from exporter.domain.polls.table import UNREADABLE
-from exporter.domain.ports import Clock, OffsetSource
-from exporter.kafka.newest_timestamps import read_logs
+from exporter.domain.ports import Clock, Extents, OffsetSource
+from exporter.kafka.newest_timestamps import search_newest
 
 HOUR = 3600
 
@@ -150,3 +151,59 @@ def read_cutoffs(
         end=end,
         end_offset=np.where(polled & ~cut, polled_offset, last.offset),
     )
+
+
+def read_logs(
+    source: OffsetSource, metadata: Metadata, rows: Rows, clock: Clock
+) -> tuple[float, Answers, Answers, Answers]:
+    """Return a moment, and EARLIEST, LATEST and the newest record of ``rows``, which have leaders; no answer elsewhere.
+
+    Records past LATEST were written after the moment, in Unix seconds.
+    """
+    membership, layout = metadata.membership, metadata.membership.layout
+    first, last, newest = (Answers.none(len(layout)) for _ in range(3))
+    # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
+    first.put(rows, source.starts(membership.part(rows)))
+    now = clock.now()
+    begun = rows[first.found[rows]]
+    last.put(begun, source.ends(membership.part(begun)))
+    held = begun[last.found[begun] & (last.offset[begun] > first.offset[begun])]
+    found = _look_up_newest(
+        source,
+        membership.part(held),
+        Extents(first.offset[held], last.offset[held], np.full(len(held), -1)),
+        tiered=metadata.tiered[layout.topic[held]],
+        uncompacted=metadata.uncompacted[layout.topic[held]],
+        now=now,
+    )
+    newest.put(held, found)
+    return now, first, last, newest
+
+
+def _look_up_newest(
+    source: OffsetSource,
+    membership: Membership,
+    extents: Extents,
+    *,
+    tiered: Flags,
+    uncompacted: Flags,
+    now: float,
+) -> Answers:
+    """Return the record with the largest timestamp of each partition; all hold records and have leaders.
+
+    It is searched by time where MAX_TIMESTAMP does not see it: in topics with remote storage (``tiered``), on brokers
+    before 3.0, and where it returns no record. ``Reason.HIDDEN`` where a later record may exist (see ``ports.ByTime``).
+    None does in a log from offset 0 of a topic that is ``uncompacted``. ``now`` is Unix seconds.
+    """
+    answers = source.max_timestamp(membership, extents)
+    rows = np.flatnonzero((tiered | ~answers.found) & (answers.reason <= ANSWERED))
+    known = answers[rows]
+    whole = (uncompacted & (extents.earliest == 0))[rows]
+    searches = NewestSearches(extents.latest[rows], guess=known.timestamp, now=now, whole=whole)
+    found = search_newest(source, membership, rows, searches)
+    hidden = rows_with(found.reason, [Reason.HIDDEN])
+    nothing_new = (hidden & known.found & ~(found.timestamp > known.timestamp)) | (
+        (found.reason == ANSWERED) & ~found.found
+    )
+    answers.put(rows[~nothing_new], found[~nothing_new])
+    return answers

@@ -107,15 +107,8 @@ class Poller:
     def poll(self) -> Snapshot | PollFailure:
         """Run one poll and return what the sinks got. Never raises, whatever a cluster or a sink does.
 
-        An internal error is a failed poll, and its traceback is logged. Where the process of the client ended, another
-        poll follows at once.
+        An internal error is a failed poll, and its traceback is logged.
         """
-        outcome = self._poll()
-        if isinstance(outcome, PollFailure) and outcome.reason is Reason.CLIENT_FAILED:
-            outcome = self._poll()
-        return outcome
-
-    def _poll(self) -> Snapshot | PollFailure:
         started = self._clock.monotonic()
         try:
             snapshot = self._read(started)

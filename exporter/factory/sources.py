@@ -71,7 +71,6 @@ def make_poll_source(
         # In addition to the budget of a poll: a call for metadata, and one to the leaders.
         limit=2 * (poll.interval + poll.request_timeout) + 5,
         alone=process is None,
-        retries=False,  # a poll begins again as a whole
         worth_batching=WORTH_BATCHING,
         **_asking(cluster, settings, poll.interval),
     )

@@ -47,7 +47,8 @@ class OffsetsForTimes:
         """``lookups`` make the documented call; they count these look-ups, and the leaders that do not answer."""
         self._lookups = lookups
         self._client = lookups.client
-        self._consumer: Consumer | None = None
+        self.consumer: Consumer | None = None
+        """The present one."""
         self._refused = False
         """Whether no consumer is made any more: its answers differ, or it may not see groups."""
         self._connection = 0
@@ -61,11 +62,6 @@ class OffsetsForTimes:
         self._latest: tuple[Membership, dict[int, list[Chunk]]] | None = None
         """The chunks of the last look-up of LATEST: each poll looks up the same partitions."""
 
-    @property
-    def used(self) -> bool:
-        """Whether there is a consumer now."""
-        return self._consumer is not None
-
     def follow(self, membership: Membership, *, wanted: bool, silent: Collection[int] = ()) -> None:
         """Have a consumer where it is ``wanted``: another one after leaders moved or the client connected again.
 
@@ -77,9 +73,9 @@ class OffsetsForTimes:
         self._compared -= set(silent)
         if not (wanted and leaders <= self._compared and self._is_current(membership)):
             self.stop()
-        if wanted and leaders and self._consumer is None and not self._refused:
+        if wanted and leaders and self.consumer is None and not self._refused:
             try:
-                self._consumer = self._client.make_consumer(GROUP)
+                self.consumer = self._client.make_consumer(GROUP)
             except (KafkaException, ValueError) as error:
                 log.debug("%s: no consumer: %s", self._client.bootstrap, type(error).__name__)
                 return
@@ -98,16 +94,16 @@ class OffsetsForTimes:
         its whole chunk.
         """
         answers = Answers.none(len(membership.layout))
-        if self._consumer is not None and self._is_denied(self._consumer):
+        if self.consumer is not None and self._is_denied(self.consumer):
             log.info(
                 "%s: may not DESCRIBE groups: polls look up offsets by calls that take more CPU (see docs/security.md)",
                 self._client.bootstrap,
             )
             self._refused = True
             self.stop()
-        if self._consumer is None:
+        if self.consumer is None:
             return answers
-        consumer = self._consumer
+        consumer = self.consumer
 
         def call(_: int, chunk: Chunk) -> set[Reason | None]:
             self._lookups.count(spec_name(spec), len(chunk[1]))
@@ -127,9 +123,9 @@ class OffsetsForTimes:
 
     def stop(self) -> None:
         """Close the consumer, if any."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        if self.consumer is not None:
+            self.consumer.close()
+            self.consumer = None
 
     def _is_current(self, membership: Membership) -> bool:
         here, there = membership.layout.moves_from(self._leaders.layout)

@@ -7,6 +7,7 @@ A process that ends, hangs, grows or stays blind is ended, and another one start
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import os
@@ -88,6 +89,8 @@ class ClientProcess:
         self._running: RunningProcess | None = None
         self._ends_in_a_row = 0
         self._not_before = 0.0
+        # At exit the standard library would wait for it, and it ends with SIGKILL only.
+        atexit.register(self.close)
 
     @property
     def pid(self) -> int | None:
@@ -145,6 +148,7 @@ class ClientProcess:
 
     def close(self) -> None:
         """End the process; calls under way fail, and so do later ones."""
+        atexit.unregister(self.close)
         with self._lock:
             self._closed = True
             running, self._running = self._running, None
@@ -187,16 +191,13 @@ class ClientProcess:
 
     def _wait_longer(self) -> None:
         """Start no process for a while: at once after the first end in a row, then after twice as long each time."""
-        self._not_before = time.monotonic() + min(_LONGEST_DELAY, 2.0 ** (self._ends_in_a_row - 1))
-        if self._ends_in_a_row == 0:
-            self._not_before = 0.0
+        if self._ends_in_a_row:
+            self._not_before = time.monotonic() + min(_LONGEST_DELAY, 2.0 ** (self._ends_in_a_row - 1))
         self._ends_in_a_row += 1
 
     def _end(self, running: RunningProcess, why: Restart = Restart.ENDED, how: str = "") -> SourceError:
         """End a process, and count it once; return the error of a call that was under way."""
         running.end()
-        if running.left:
-            threading.Event().wait()  # nobody waits for this thread, and what it did is no failure
         if not how:
             why = Restart.ENDED if running.overdue is None else Restart.HUNG
             how = running.outcome
@@ -228,20 +229,17 @@ class RemoteClient(_AnyClient):  # type: ignore[misc]
         limit: float,
         rate: float | None = None,
         alone: bool = False,
-        retries: bool = True,
         **settings: Any,
     ) -> None:
         """``kind`` is ``module:class`` in the process, made with ``settings`` when it is called first.
 
         A call that takes longer than ``limit`` seconds means that the process hangs; with a ``rate`` each row of its
-        arguments may take a second of it more. A client that is ``alone`` ends the process when it is closed. Where the
-        process ends during a call, one that ``retries`` calls again in another process.
+        arguments may take a second of it more. A client that is ``alone`` ends the process when it is closed.
         """
         self.kind, self.settings = kind, settings
         self._process, self._alone = process, alone
         self._limit, self._rate = limit, rate
         self._failed: Counter[str] = Counter()
-        self._retries = retries
 
     def __enter__(self) -> Self:
         return self
@@ -263,9 +261,7 @@ class RemoteClient(_AnyClient):  # type: ignore[misc]
         try:
             try:
                 result = self._process.call(self, path, arguments, keywords)
-            except _LostError:
-                if not self._retries:
-                    raise
+            except _LostError:  # another process may answer
                 result = self._process.call(self, path, arguments, keywords)
         except SourceError as error:
             # Brokers would refuse a new client too, and may lock the user after too many attempts.

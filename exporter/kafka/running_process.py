@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import logging
 import logging.handlers
@@ -42,8 +41,6 @@ class RunningProcess:
         self.answered = 0
         """The number of calls that have ended."""
         self.settled_bytes = 0
-        self.left = False
-        """Whether it was ended because the exporter is at its end."""
         self.overdue: str | None = None
         """How long a call was waited for, if it was too long."""
         self.proxies: dict[Any, BaseProxy] = {}
@@ -66,8 +63,6 @@ class RunningProcess:
                 self.process.start()
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        # At exit the standard library would wait for it, and it ends with SIGKILL only.
-        atexit.register(self._leave)
 
     @property
     def outcome(self) -> str:
@@ -115,11 +110,6 @@ class RunningProcess:
         with self._reaping:
             self.process.kill()
             self.process.join()
-        atexit.unregister(self._leave)
-
-    def _leave(self) -> None:
-        self.left = True
-        self.process.kill()
 
     def _take_lines(self, lines: Connection) -> None:
         """Log what the process logs, until it ends; None says that it listens."""

@@ -72,7 +72,7 @@ def test_all_calls_answer_alike(kafka: Kafka) -> None:
     membership = source.metadata().membership
     by_call = source.ends(membership), source.starts(membership)
     source.batched.follow(membership, wanted=True)
-    assert source.batched.used, "both calls agree"
+    assert source.batched.consumer is not None, "both calls agree"
     expected = [0, 5, 5, 5, 6, 0], [0, 0, 3, 5, 0, 0]
     for spec, offsets, documented_one in zip((LATEST, EARLIEST), expected, by_call, strict=True):
         answers = source.batched.ask(spec, membership)
@@ -96,7 +96,7 @@ def test_the_documented_rights_are_enough(secured: Secured) -> None:
     commit(secured.broker.bootstrap, "a-group", {TOPIC: 0})
     polled = KafkaSource(secured.by_password(), include=[TOPIC], worth_batching=1)
     assert polled.ends(polled.metadata().membership).offset.tolist() == [0]
-    assert polled.batched.used
+    assert polled.batched.consumer is not None
     polled.close()
 
 
@@ -113,12 +113,12 @@ def test_without_the_right_to_groups_the_authorizer_is_not_flooded(secured: Secu
 
     def stopped() -> bool:
         assert polled.ends(membership).reason.tolist() == [ANSWERED]
-        return not polled.batched.used
+        return polled.batched.consumer is None
 
     secured.bench.until(stopped)
     before = denials(secured, user)
     time.sleep(3)
-    assert not polled.batched.used
+    assert polled.batched.consumer is None
     assert 1 <= denials(secured, user) == before
     polled.close()
 

@@ -139,12 +139,12 @@ def test_polls_and_sweeps_make_no_topic(fresh: Broker) -> None:
         groups.groups.list_groups()
     time.sleep(2)
     assert OFFSETS not in bench.admin.list_topics(timeout=10).topics
-    assert not polled.batched.used
+    assert polled.batched.consumer is None
     consumer = groups.client.make_consumer("any")
     consumer.poll(0)
     bench.until(lambda: OFFSETS in bench.admin.list_topics(timeout=10).topics)
     polled.ends(polled.metadata().membership)
-    assert polled.batched.used, "from when others made it on"
+    assert polled.batched.consumer is not None, "from when others made it on"
     for each in (consumer, polled, groups):
         each.close()
 

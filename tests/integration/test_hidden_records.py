@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from exporter.backfill.cutoff import Request
 from exporter.clock import SystemClock
-from exporter.collectors.offsets import Gap, Spec, Time, list_offsets
+from exporter.commands.offsets import Gap, Spec, Time, list_offsets
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from tests.backfill_rows import Run, run_backfill

@@ -61,7 +61,7 @@ def test_a_broker_that_answers_the_two_calls_differently_is_found_out(
         # The documented call, the consumer, and once more the documented call; then the documented one for all.
         cluster.command("answer", "bench-0000", partition, at, 2, 1, 2)
     polled = Polled(cluster)
-    assert not polled.source.batched.used
+    assert polled.source.batched.consumer is None
     for partition in range(30):
         cluster.command("answer", "bench-0000", partition, at)
     before = polled.source.lookups()
@@ -81,7 +81,7 @@ def test_a_record_written_between_two_calls_is_no_difference(cluster: FakeCluste
         for partition in range(30):
             cluster.command("answer", topic, partition, -1, *range(10, 100))
     polled = Polled(cluster)
-    assert polled.source.batched.used
+    assert polled.source.batched.consumer is not None
     polled.source.close()
 
 

@@ -100,7 +100,7 @@ def test_the_third_broker_costs_its_own_partitions_only(
     whole = watch.poll()
     assert {reading.state for reading in readings_of(whole).values()} == {State.OBSERVED}
     assert whole.max_timestamp_supported == {1: True, 2: True, 3: True}
-    assert batched.poll() == ([0, 1, 2, 3, 4, 5], set()) and batched.source.batched.used
+    assert batched.poll() == ([0, 1, 2, 3, 4, 5], set()) and batched.source.batched.consumer is not None
     if how == "paused":
         fill_for_an_audit(trio)
     with getattr(trio, how)():
@@ -128,7 +128,9 @@ def test_the_third_broker_costs_its_own_partitions_only(
     before = {key: seen(reading) for key, reading in readings_of(whole).items()}
     trio.workbench.until(lambda: {key: seen(each) for key, each in readings_of(watch.poll()).items()} == before)
     everything = [0, 1, 2, 3, 4, 5]
-    trio.workbench.until(lambda: batched.poll()[0] == everything and batched.source.batched.used, seconds=60)
+    trio.workbench.until(
+        lambda: batched.poll()[0] == everything and batched.source.batched.consumer is not None, seconds=60
+    )
     watch.source.close()
     batched.source.close()
     gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a broker that took a connection in silence

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from exporter.cli import run
-from exporter.collectors.offsets import Gap, OffsetRow, Spec, list_offsets
-from exporter.commands.offsets import OffsetsRequest, list_to
+from exporter.commands.offsets import Gap, OffsetRow, OffsetsRequest, Spec, list_offsets, list_to
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
 from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition

@@ -109,5 +109,5 @@ def test_one_silent_leader_does_not_end_batching(monkeypatch: pytest.MonkeyPatch
     source.metadata()
     source._lookups.unreachable = {2}  # noqa: SLF001 - what a poll would have found
     source.metadata()
-    assert source.batched.used
+    assert source.batched.consumer is not None
     assert (source.batched.ask(LATEST, metadata.membership).reason == ANSWERED).tolist() == [True, False]
