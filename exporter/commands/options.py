@@ -60,10 +60,9 @@ def client_settings(
     config: Path | None, bootstrap_server: str | None, options: Sequence[tuple[str, str, str | None]] = ()
 ) -> Settings:
     """Load the settings, check the properties with librdkafka, and set up logging."""
-    from exporter.settings.load import Override, load_settings
+    from exporter.settings.load import load_settings
 
-    given = [Override(option, setting, value) for option, setting, value in options if value is not None]
-    settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
+    settings = load_settings(config, bootstrap_server, os.environ, overrides=options)
     exposed = check_properties(settings)
     set_up_logging(settings.log.level, settings.log.format)
     for line in exposed:
@@ -82,11 +81,10 @@ def clusters_named(settings: Settings, name: str | None) -> list[ClusterSettings
 
 def job_settings(config: Path | None, history: str | None, master: str | None) -> Settings:
     """Load the settings of a command that connects to no broker. Raises SettingsError."""
-    from exporter.settings.load import Override, load_settings
+    from exporter.settings.load import load_settings
 
     options = [("--history", "history.folder", history), ("--master", "rollup.master", master)]
-    given = [Override(option, setting, value) for option, setting, value in options if value is not None]
-    return load_settings(config, None, os.environ, overrides=given, with_clusters=False)
+    return load_settings(config, None, os.environ, overrides=options, with_clusters=False)
 
 
 def check_properties(settings: Settings) -> list[str]:
@@ -147,7 +145,7 @@ def list_exposed_secrets(settings: Settings, sources: Mapping[str, RemoteClient]
     return [
         f"cluster {cluster.name}: {line}"
         for cluster in settings.clusters
-        for line in (*cluster.kafka.exposed, *sources[cluster.name].client.list_exposed_secrets())
+        for line in sources[cluster.name].client.list_exposed_secrets()
     ]
 
 

@@ -85,7 +85,7 @@ def _cluster(
         return [make_finding("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
     with closing(collectors):
         return [
-            *_secrets([*cluster.kafka.exposed, *collectors.source.client.list_exposed_secrets()]),
+            *_secrets(collectors.source.client.list_exposed_secrets()),
             *_probe(settings, collectors),
         ]
 

@@ -17,7 +17,6 @@ Path = tuple[str | int, ...]
 Tree = dict[str, "Tree"] | list["Tree"] | str | None
 
 _NULL = "tag:yaml.org,2002:null"
-_MERGE = "tag:yaml.org,2002:merge"
 _INVALID = "is not valid YAML; a value that starts with one of * & ! % @ ` needs quotes"
 
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
@@ -63,18 +62,19 @@ class Document:
         return branch
 
 
-def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, lines: bool = True) -> Tree:
+def read_yaml(text: str, origin: str, document: Document, at: Path = ()) -> Tree:
     """Return the YAML ``text`` as a tree, and add places and problems to ``document``.
 
     Messages never quote the text, because it may contain a password.
     """
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
         document.places[at] = origin
-        return None if node is None else _Reader(origin, document, lines).read(node, at)
+        return None if node is None else _Reader(loader, origin, document).read(node, at)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        document.places[at] = f"{origin}:{mark.line + 1}" if mark is not None and lines else origin
+        document.places[at] = origin if mark is None else f"{origin}:{mark.line + 1}"
         document.problems.append(Problem(at, _INVALID))
         return None
     except RecursionError:
@@ -88,9 +88,9 @@ _NO_VALUE = "has no value: give it one, leave it out, or write null for its defa
 
 @dataclass(slots=True)
 class _Reader:
+    loader: yaml.SafeLoader
     origin: str
     document: Document
-    lines: bool
 
     def read(self, node: yaml.Node, path: Path) -> Tree:
         if path not in self.document.places:
@@ -106,36 +106,26 @@ class _Reader:
         return None if node.tag == _NULL else str(node.value)
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> Tree:
-        branch: dict[str, Tree] = {}
         lines: dict[str, int] = {}
-        for key, child in node.value:
+        for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self.document.problems.append(Problem(path, "must have plain keys"))
-            elif key.tag == _MERGE:
-                branch = {**self._merged(child, path), **branch}
+            elif key.value in lines:
+                rule = f"is given twice (first on line {lines[key.value]})"
+                self.document.problems.append(Problem((*path, key.value), rule))
             else:
-                at, line = (*path, key.value), key.start_mark.line + 1
-                self.document.places[at] = self._place(key)
-                if key.value in lines:
-                    self.document.problems.append(Problem(at, f"is given twice (first on line {lines[key.value]})"))
-                lines[key.value] = line
-                branch[key.value] = self.read(child, at)
+                lines[key.value] = key.start_mark.line + 1
+        self.loader.flatten_mapping(node)  # what `<<` merges comes before the keys that are written here
+        written = {key.value: (key, child) for key, child in node.value if isinstance(key, yaml.ScalarNode)}
+        node.value = list(written.values())
+        branch: dict[str, Tree] = {}
+        for key, child in node.value:
+            self.document.places[*path, key.value] = self._place(key)
+            branch[key.value] = self.read(child, (*path, key.value))
         return branch
 
-    def _merged(self, node: yaml.Node, path: Path) -> dict[str, Tree]:
-        """Return what ``<<`` merges: a mapping, or a list of mappings of which the first takes precedence."""
-        tree = self.read(node, path)
-        branches = tree if isinstance(tree, list) else [tree]
-        merged: dict[str, Tree] = {}
-        for branch in branches:
-            if not isinstance(branch, dict):
-                self.document.problems.append(Problem(path, "can merge (<<) only mappings"))
-                return {}
-            merged = {**branch, **merged}
-        return merged
-
     def _place(self, node: yaml.Node) -> str:
-        return f"{self.origin}:{node.start_mark.line + 1}" if self.lines else self.origin
+        return f"{self.origin}:{node.start_mark.line + 1}"
 
 
 def substitute(tree: Tree, environ: Mapping[str, str], problems: list[Problem], at: Path = ()) -> Tree:

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import NamedTuple, get_origin
+from typing import get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -16,7 +16,7 @@ from exporter.secret_files import may_be_secret
 from exporter.settings.delivery import WRITTEN_OUT
 from exporter.settings.document import Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.errors import SettingsError
-from exporter.settings.properties import MASK, KafkaProperties, list_exposed
+from exporter.settings.properties import MASK
 from exporter.settings.rules import BROKEN_RULES, find_section
 from exporter.settings.schema import ReplicaSettings, Settings
 from exporter.settings.topics import OutageSettings
@@ -50,27 +50,20 @@ _NEEDS_CLUSTERS = (
 )
 
 
-class Override(NamedTuple):
-    """A setting given on the command line: ``Override("--horizon", "backfill.horizon", "56d")``."""
-
-    option: str
-    setting: str
-    value: str
-
-
 def load_settings(
     path: FilePath | None = None,
     bootstrap_server: str | None = None,
     environ: Mapping[str, str] | None = None,
     *,
-    overrides: Sequence[Override] = (),
+    overrides: Sequence[tuple[str, str, str | None]] = (),
     with_clusters: bool = True,
 ) -> Settings:
     """Return the validated settings: the YAML file ``path``, overridden by ``environ``, overridden by ``overrides``.
 
-    ``bootstrap_server`` (``host:port``) gives one cluster named ``default``, and is an error where clusters are
-    configured. Without ``with_clusters`` clusters are ignored: commands that use only history need
-    neither brokers nor passwords. Raises SettingsError with every problem found.
+    ``overrides`` are options with their setting and value, such as ``("--horizon", "backfill.horizon", "56d")``; None
+    is not given. ``bootstrap_server`` (``host:port``) gives one cluster named ``default``, and is an error where
+    clusters are configured. Without ``with_clusters`` clusters are ignored: commands that use only history need neither
+    brokers nor passwords. Raises SettingsError with every problem found.
     """
     environ = {} if environ is None else environ
     document = Document()
@@ -82,7 +75,8 @@ def load_settings(
     document.tree = tree = tree or {}
     _overlay_environment(document, tree, environ)
     for option, setting, value in overrides:
-        _put(document, tree, tuple(setting.split(".")), value, option)
+        if value is not None:
+            _put(document, tree, tuple(setting.split(".")), value, option)
     if bootstrap_server is not None:
         if tree.get("clusters"):
             rule = "cannot be given beside clusters that are configured: use one"
@@ -97,20 +91,7 @@ def load_settings(
     settings = _validated(document, environ)
     if settings is None or document.problems:
         raise SettingsError(tuple(_render(document)))
-    return settings if path is None else _with_exposed(settings, document, path)
-
-
-def _with_exposed(settings: Settings, document: Document, path: FilePath) -> Settings:
-    """Keep which secrets of each cluster the configuration file tells every user of this host."""
-    clusters = []
-    for index, cluster in enumerate(settings.clusters):
-        at: Path = ("clusters", index, "kafka")
-        written, place = document.value(at), document.place(at) or ""
-        exposed: tuple[str, ...] = ()
-        if isinstance(written, dict) and place.startswith(f"{path}:"):
-            exposed = tuple(list_exposed(written, path))
-        clusters.append(cluster.model_copy(update={"kafka": KafkaProperties(cluster.kafka, exposed)}))
-    return settings.model_copy(update={"clusters": tuple(clusters)})
+    return settings
 
 
 def _read_file(path: FilePath, document: Document) -> Tree:
@@ -134,13 +115,7 @@ def _overlay_environment(document: Document, tree: dict[str, Tree], environ: Map
         name = variable.removeprefix(PREFIX)
         if name == variable or _NOT_SETTINGS.fullmatch(name):
             continue
-        path = tuple(name.lower().split("__"))
-        if whole := next((path[:length] for length in range(len(path)) if path[:length] in _WRITTEN_AS_YAML), None):
-            setter = f"{PREFIX}{'__'.join(whole).upper()}='[...]'"
-            document.problems.append(Problem(path, f"cannot be set alone: set the whole list as YAML, {setter}"))
-            document.places[path] = variable
-            continue
-        _put(document, tree, path, environ[variable], variable)
+        _put(document, tree, tuple(name.lower().split("__")), environ[variable], variable)
 
 
 def _put(document: Document, tree: dict[str, Tree], path: tuple[str, ...], text: str, place: str) -> None:
@@ -149,16 +124,19 @@ def _put(document: Document, tree: dict[str, Tree], path: tuple[str, ...], text:
     for depth, step in enumerate(path[:-1]):
         if branch.get(step) is None:
             branch[step] = {}
+            document.places[path[: depth + 1]] = place
         deeper = branch[step]
         if not isinstance(deeper, dict):
-            document.problems.append(Problem(path, f"cannot be set: {_spell(path[: depth + 1])} has a value"))
+            document.problems.append(
+                Problem(path, f"cannot be set: {_spell(path[: depth + 1])} has a value, set that as a whole")
+            )
             document.places[path] = place
             return
         branch = deeper
     for replaced in [known for known in document.places if known[: len(path)] == path]:
         del document.places[replaced]
     document.places[path] = place
-    branch[path[-1]] = read_yaml(text, place, document, path, lines=False) if path in _WRITTEN_AS_YAML else text
+    branch[path[-1]] = read_yaml(text, place, document, path) if path in _WRITTEN_AS_YAML else text
 
 
 def _validated(document: Document, environ: Mapping[str, str]) -> Settings | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from exporter.secret_files import is_secret, may_be_secret
+from exporter.secret_files import may_be_secret
 from exporter.storage.files import expand_home
 
 MASK = "***"
@@ -20,13 +19,8 @@ _FALSE = ("false", "f", "0")
 class KafkaProperties(dict[str, str | Path]):
     """The librdkafka properties of one cluster; its repr masks possible secrets.
 
-    A ``Path`` value is a file that holds the text; it is not read here. ``exposed`` has a line for each secret that the
-    configuration itself tells every user of this host.
+    A ``Path`` value is a file that holds the text; it is not read here.
     """
-
-    def __init__(self, values: Mapping[str, str | Path], exposed: tuple[str, ...] = ()) -> None:
-        super().__init__(values)
-        self.exposed = exposed
 
     @classmethod
     def parse(cls, written: Mapping[str, object]) -> KafkaProperties:
@@ -96,18 +90,3 @@ def _bootstrap_rule(value: str) -> str | None:
         if match is None or (match["port"] and not 1 <= int(match["port"]) <= 65535):
             return "must be HOST:PORT, or several separated by commas"
     return None
-
-
-def list_exposed(written: Mapping[str, object], path: Path) -> Iterator[str]:
-    """Yield a line for each secret that properties as ``written`` in ``path`` tell every user of this host.
-
-    Values from the environment (``${NAME}``) and from secret files are not in the configuration. Raises OSError.
-    """
-    mode = stat.S_IMODE(path.stat().st_mode)
-    for name, value in sorted(written.items()) if mode & stat.S_IROTH else ():
-        literal = isinstance(value, str) and value and "${" not in value.replace("$${", "")
-        if literal and is_secret(name):
-            yield (
-                f"{name}: its value is in {path}, which every user of this host can read (mode {mode:04o}); next "
-                "step: chmod o-r, or {file: PATH} or ${NAME} in its place"
-            )

@@ -27,8 +27,6 @@ class Doctor:
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._folder = folder
         self._capsys = capsys
-        self.mode = 0o600
-        """Who may read the configuration."""
 
     def examine(
         self, properties: Properties, *include: str, style: str = "json", timeout: str = "20s"
@@ -47,7 +45,6 @@ class Doctor:
         }
         path = self._folder / "test.yaml"
         path.write_text(yaml.safe_dump(tree))
-        path.chmod(self.mode)
         code = run(["doctor", "--config", str(path), "--format", style])
         printed = self._capsys.readouterr()
         assert printed.err == ""

@@ -206,28 +206,3 @@ def test_a_secret_file_is_printed_by_its_path(secret: Path) -> None:
     (secret.parent / "again.yaml").write_text(shown)
     assert load_settings(secret.parent / "again.yaml") == settings
     assert isinstance(settings, Settings)
-
-
-@pytest.mark.parametrize(
-    ("mode", "value", "warned"),
-    [
-        (0o644, "hunter2", True),
-        (0o640, "hunter2", False),
-        (0o644, "${KAFKA_PASSWORD}", False),
-        (0o644, "'$${KAFKA_PASSWORD}'", True),
-        (0o644, "{file: /run/password}", False),
-    ],
-)
-def test_a_password_in_the_configuration_itself_is_a_secret_that_everybody_may_read(
-    tmp_path: Path, mode: int, value: str, *, warned: bool
-) -> None:
-    """Its text in a file that everybody may read is warned of, one line for each property, and is not quoted."""
-    config = configuration(tmp_path, f"{value}\n      ssl.key.password: {value}\n      ssl.key.location: /run/tls.key")
-    config.chmod(mode)
-    [cluster] = load_settings(config, environ={"KAFKA_PASSWORD": "x"}).clusters
-    expected = (
-        f"{{}}: its value is in {config}, which every user of this host can read (mode {mode:04o}); next step: "
-        "chmod o-r, or {{file: PATH}} or ${{NAME}} in its place"
-    )
-    names = ("sasl.password", "ssl.key.password") if warned else ()
-    assert cluster.kafka.exposed == tuple(map(expected.format, names))

@@ -20,7 +20,7 @@ from exporter.doctor import cluster, host
 from exporter.doctor.examination import examine, exit_code
 from exporter.doctor.findings import Finding, Severity, call_within, write
 from exporter.domain.polls.readings import Reason, State, TopicPartition
-from exporter.settings.load import Override, load_settings
+from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import DAY, by_wall, publish
@@ -36,8 +36,8 @@ STILL = ManualClock(NOW)
 
 def settings(folder: Path, **more: str) -> Settings:
     """Settings with a history folder, and ``section__name`` as given."""
-    given = [Override("test", name.replace("__", "."), value) for name, value in more.items()]
-    folder_ = Override("test", "history.folder", str(folder))
+    given = [("test", name.replace("__", "."), value) for name, value in more.items()]
+    folder_ = ("test", "history.folder", str(folder))
     return load_settings(None, "127.0.0.1:1", {}, overrides=[folder_, *given])
 
 

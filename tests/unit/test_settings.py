@@ -14,7 +14,7 @@ from exporter.settings.calendars import days_of
 from exporter.settings.delivery import Recipient
 from exporter.settings.dump import dump_yaml
 from exporter.settings.errors import SettingsError
-from exporter.settings.load import Override, load_settings
+from exporter.settings.load import load_settings
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import Name, NotEmpty, Owner, default_exporter
 from exporter.settings.schema import AwsMskIam, PartitionMetric, Settings
@@ -155,9 +155,9 @@ def test_options_override_the_environment(tmp_path: Path) -> None:
     path = tmp_path / "prod.yaml"
     path.write_text(SMALLEST)
     environ = {"TOPIC_LIVENESS_BACKFILL__HORIZON": "7d"}
-    given = Override("--horizon", "backfill.horizon", "14d")
+    given = ("--horizon", "backfill.horizon", "14d")
     assert load_settings(path, environ=environ, overrides=[given]).backfill.horizon == 14 * 86400.0
-    bad = given._replace(value="1s")
+    bad = ("--horizon", "backfill.horizon", "1s")
     with pytest.raises(SettingsError, match=r"backfill\.horizon must be at least 1h, got '1s' \(from --horizon\)"):
         load_settings(path, environ=environ, overrides=[bad])
 
