@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import itertools
-from types import ModuleType
 
 from pyspark.sql.types import StructType
 
+from documentation.docstrings import read_docstrings
 from exporter.domain.history.rows import SCHEMA_VERSION
 from exporter.history.tables import TABLES as SPOOL
 from spark_rollups.store import schemas
@@ -29,19 +28,8 @@ def describe_tables() -> str:
     """The tables with what their schemas say of them, and the name and type of each column."""
     known = {name: value for name, value in vars(schemas).items() if isinstance(value, StructType)}
     shown = {name: schema for name, schema in known.items() if not name.startswith(("_", "SPOOL_"))}
-    says = _docstrings(schemas)
+    says = read_docstrings(ast.parse(inspect.getsource(schemas)).body)
     return "\n\n".join(f"### `{name.lower()}`\n\n{says[name]}\n\n{_columns(schema)}" for name, schema in shown.items())
-
-
-def _docstrings(module: ModuleType) -> dict[str, str]:
-    """Return the text that follows each name that a module assigns."""
-    body = ast.parse(inspect.getsource(module)).body
-    found = {}
-    for assigned, text in itertools.pairwise(body):
-        match assigned, text:
-            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(says))):
-                found[name] = inspect.cleandoc(says).replace("``", "`")
-    return found
 
 
 def _columns(schema: StructType) -> str:

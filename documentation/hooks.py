@@ -12,7 +12,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from documentation import commands, files, metrics, operations, settings
+from documentation import files, metrics, operations, settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,15 +27,13 @@ PAGES = {
 
 REFERENCES: Mapping[str, Callable[[], str]] = {
     "settings": settings.describe_settings,
-    "defaults": settings.show_defaults,
     "metrics": metrics.describe_metrics,
-    "commands": commands.describe_commands,
-    "exit codes": commands.describe_exit_codes,
+    "commands": operations.describe_commands,
+    "exit codes": operations.describe_exit_codes,
     "spool": files.describe_spool,
     "tables": files.describe_tables,
     "alerts": operations.list_alerts,
     "api": operations.list_paths,
-    "verdicts": operations.copy_verdicts,
 }
 """What replaces a mark in a page, such as ``<!-- made from the code: settings -->``."""
 
@@ -55,7 +53,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Write the references in place of their marks, and turn links between files into links between pages."""
     sources = {name: path for path, name in PAGES.items()}
     source = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return MARK.sub(_reference, relink(_REPOSITORY.sub("", markdown), source))
+    return MARK.sub(lambda found: REFERENCES[found[1]](), relink(_REPOSITORY.sub("", markdown), source))
 
 
 def relink(markdown: str, source: str) -> str:
@@ -78,7 +76,3 @@ def relink(markdown: str, source: str) -> str:
         return text[1:-1]
 
     return _LINK.sub(link, markdown)
-
-
-def _reference(found: re.Match[str]) -> str:
-    return REFERENCES[found[1]]()

@@ -1,4 +1,4 @@
-"""The references of alerts, verdicts and the API, from the files that hold them."""
+"""The references of commands, exit codes, alerts and paths of the API."""
 
 from __future__ import annotations
 
@@ -7,12 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from click.testing import CliRunner
 
+from exporter.cli import PROGRAM, topic_liveness
+from exporter.domain.exit_codes import ExitCode
 from exporter.web.api import document
 
-ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
-RULES = ROOT / "dashboards" / "alerts.yaml"
+RULES = Path(__file__).parents[1] / "dashboards" / "alerts.yaml"
+
+
+def describe_commands() -> str:
+    """The help of each command."""
+    texts = []
+    for name in topic_liveness.commands:
+        shown = CliRunner().invoke(topic_liveness, [name, "--help"], prog_name=PROGRAM, terminal_width=80)
+        texts.append(f"### `{name}`\n\n```text\n{shown.output}```")
+    return "\n\n".join(texts)
+
+
+def describe_exit_codes() -> str:
+    """The table of exit codes."""
+    return "\n".join(["| code | meaning |", "|---|---|", *(f"| {code} | {code.meaning} |" for code in ExitCode)])
 
 
 def list_alerts() -> str:
@@ -26,13 +41,6 @@ def list_alerts() -> str:
         says = _plain(rule["annotations"]["summary"])
         rows.append(f"| [{name}](runbook.md#{name.lower()}) | {severity} | {rule.get('for', '')} | {says} |")
     return "\n".join(rows)
-
-
-def copy_verdicts() -> str:
-    """README's table of verdicts."""
-    found = re.search(r"^\| verdict \| meaning \|\n(?:\|.*\n)+", README.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found is not None
-    return found[0]
 
 
 def list_paths() -> str:

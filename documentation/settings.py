@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
-import itertools
 from collections.abc import Iterator, Mapping
 from functools import cache
 
 from pydantic import BaseModel
 
+from documentation.docstrings import read_docstrings
 from exporter.settings import schema
-from exporter.settings.dump import dump_yaml
-from exporter.settings.load import load_settings
 from exporter.settings.rules import Section, find_section
-
-
-def show_defaults() -> str:
-    """All settings with their defaults, as a configuration."""
-    return f"```yaml\n{dump_yaml(_smallest())}```"
 
 
 def describe_settings() -> str:
@@ -52,16 +45,8 @@ def read_meanings(section: type[BaseModel]) -> Mapping[str, str]:
     docstrings: dict[str, str] = {}
     for kind in reversed(section.__mro__[: section.__mro__.index(Section)]):
         [body] = [node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)]
-        for field, after in itertools.pairwise(body.body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
-                docstrings[field.target.id] = inspect.cleandoc(ast.literal_eval(after.value)).replace("\n", " ")
+        docstrings |= read_docstrings(body.body)
     return {name: docstrings[name] for name in section.model_fields}
-
-
-def _smallest() -> schema.Settings:
-    clusters = "[{name: prod, kafka: {bootstrap.servers: broker:9092}}]"
-    environ = {"TOPIC_LIVENESS_CLUSTERS": clusters, "TOPIC_LIVENESS_EXPORTER": "my-host"}
-    return load_settings(environ=environ)
 
 
 def _table(section: type[BaseModel], prefix: str = "") -> str:
