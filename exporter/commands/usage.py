@@ -89,8 +89,8 @@ reason; null where there is none.
 
 DOCTOR = """\
 Checks of this host: configuration, history folder and free space, expectations, web
-port, scrape interval, and what Spark needs. Of each cluster: secret files, connection,
-each advertised address, versions, rights, records from the future, consumer groups.
+port, and what Spark needs. Of each cluster: secret files, connection, each advertised
+address, versions, rights, consumer groups.
 Takes seconds, or about a minute where a broker does not answer.
 
 Each finding says what it costs and how to fix it:

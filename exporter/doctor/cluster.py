@@ -1,4 +1,4 @@
-"""Checks a cluster: its brokers and topics by one poll and one connection to each address, its groups by a sweep."""
+"""Checks a cluster: its brokers and topics by one poll and one connection to each, its groups by a sweep."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from exporter.collectors.consumer_groups import GroupWatch
 from exporter.doctor.findings import STEP, Finding, Severity, make_finding
 from exporter.domain.formatting import list_some, plural
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.readings import Reason, State
-from exporter.domain.polls.table import STATE_CODES, Snapshot
+from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.state import problems
 
@@ -28,15 +28,15 @@ _GRANT_GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterProbe:
-    """One poll of a cluster, and the result of connecting to each address of its brokers and of bootstrap.servers."""
+    """One poll of a cluster, and the result of connecting to each broker."""
 
     snapshot: Snapshot
-    reached: Mapping[str, int | SourceError]
+    reached: Mapping[str, int | Exception]
     """How many topics are visible at each address, or why it does not answer."""
 
 
 def listeners(seen: ClusterProbe) -> Iterator[Finding]:
-    """Check every address: those that brokers advertise and those of bootstrap.servers."""
+    """Check every address that a broker advertises."""
     check, brokers = "listeners", seen.snapshot.metadata.brokers
     good = []
     for broker, address in sorted(brokers.items()):
@@ -44,16 +44,11 @@ def listeners(seen: ClusterProbe) -> Iterator[Finding]:
         if isinstance(found, int):
             good.append(address)
             continue
+        # The text of any other error may contain a secret.
+        detail = found.detail if isinstance(found, SourceError) else f"it cannot be asked ({type(found).__name__})"
         led = plural(int(np.count_nonzero(seen.snapshot.table.leader_now == broker)), "watched partition")
         costs = f"{led} led by it: unreadable, their silence is not proved"
-        prefix = f"broker {broker} advertises {address}: "
-        yield make_finding(check, Severity.ERROR, found.detail, costs, prefix=prefix)
-    for address, found in seen.reached.items():
-        if isinstance(found, SourceError) and address not in brokers.values():
-            costs = "the exporter can start only by the other addresses of bootstrap.servers"
-            yield make_finding(
-                check, Severity.WARNING, found.detail, costs, prefix=f"bootstrap.servers names {address}: "
-            )
+        yield make_finding(check, Severity.ERROR, f"broker {broker} advertises {address}: {detail}", costs)
     if good:
         what = f"{len(good)} of {plural(len(brokers), 'broker')} reached at the address advertised: {list_some(good)}"
         yield Finding(check, Severity.OK, what)
@@ -127,23 +122,7 @@ def _rights(seen: ClusterProbe) -> Iterator[Finding]:
         yield Finding("rights", Severity.ERROR, what + list_some(sorted(forbidden)), costs, _GRANT_TOPICS)
 
 
-def future_records(seen: ClusterProbe) -> Iterator[Finding]:
-    """Check that no record is dated in the future."""
-    table = seen.snapshot.table
-    future = np.unique(table.layout.topic[table.state_now == STATE_CODES[State.FUTURE]])
-    ahead = [table.layout.topics[number] for number in future.tolist()]
-    if ahead:
-        yield Finding(
-            "timestamps",
-            Severity.WARNING,
-            f"records from the future in {plural(len(ahead), 'topic')}: {list_some(ahead)}",
-            "their staleness is 0 until that time, and backfill sees nothing that was written after such a record",
-            "correct the producer's clock or unit (microseconds instead of milliseconds), then "
-            "message.timestamp.after.max.ms=3600000 on the topic",
-        )
-
-
-CHECKS = (listeners, judge_poll, future_records)
+CHECKS = (listeners, judge_poll)
 
 
 def groups(watch: GroupWatch | None) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -13,9 +13,8 @@ from exporter.doctor import host
 from exporter.doctor.findings import Finding, Severity, call_within, make_finding
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural
-from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import PollFailure, Reason
-from exporter.domain.ports import Clock, SourceError
+from exporter.domain.polls.readings import PollFailure
+from exporter.domain.ports import Clock
 from exporter.factory.clusters import ClusterCollectors, build_cluster
 from exporter.factory.sources import connectivity
 from exporter.settings.errors import SettingsError
@@ -38,119 +37,70 @@ def explain_unusable(error: SettingsError) -> list[Finding]:
     return [Finding("configuration", Severity.ERROR, problem, costs, fix) for problem in error.problems]
 
 
-def examine(
-    settings: Settings,
-    clusters: Sequence[ClusterSettings],
-    clock: Clock | None = None,
-) -> list[Finding]:
+def examine(settings: Settings, clusters: Sequence[ClusterSettings], clock: Clock | None = None) -> list[Finding]:
     """Run every check, those of this host first. Raises nothing: a check that fails is a finding."""
     clock = SystemClock() if clock is None else clock
     names = ", ".join(cluster.name for cluster in settings.clusters)
     found = [Finding("configuration", Severity.OK, f"valid, with {plural(len(settings.clusters), 'cluster')}: {names}")]
-    mine = {check.__name__: partial(_list, check, settings, clock) for check in host.CHECKS}
+    mine = {check.__name__: partial(check, settings, clock) for check in host.CHECKS}
     for name, outcome in call_within(HOST_SECONDS, mine).items():
-        found += _or_failure(name, outcome)
+        found.append(_explain_failure(name, outcome) if isinstance(outcome, Exception) else outcome)
     # No limit here: each part of the examination of a cluster has its own.
     examinations = {cluster.name: partial(_cluster, settings, cluster, clock) for cluster in clusters}
-    of_clusters = []
-    for name, outcome in call_within(None, examinations, at_once=len(examinations) or 1).items():
-        of_clusters += [replace(finding, cluster=name) for finding in _or_failure("examination", outcome)]
-    return found + of_clusters
+    for name, of_one in call_within(None, examinations).items():
+        findings = [_explain_failure("examination", of_one)] if isinstance(of_one, Exception) else of_one
+        found += [replace(finding, cluster=name) for finding in findings]
+    return found
 
 
-def _list(check: Callable[[Settings, Clock], Iterator[Finding]], settings: Settings, clock: Clock) -> list[Finding]:
-    return list(check(settings, clock))
-
-
-def _or_failure(check: str, outcome: list[Finding] | Exception) -> list[Finding]:
-    if not isinstance(outcome, Exception):
-        return outcome
+def _explain_failure(check: str, error: Exception) -> Finding:
     costs = "its result is unknown"
-    if isinstance(outcome, TimeoutError):
-        what = f"this check failed: {outcome}"
-        return [Finding(check, Severity.ERROR, what, costs, "find out what hangs, then run `doctor` again")]
+    if isinstance(error, TimeoutError):
+        what = f"this check failed: {error}"
+        return Finding(check, Severity.ERROR, what, costs, "find out what hangs, then run `doctor` again")
     # The text of the error may contain a secret.
-    what = f"this check failed with an internal error ({type(outcome).__name__})"
-    return [Finding(check, Severity.ERROR, what, costs, "report it as a bug")]
+    what = f"this check failed with an internal error ({type(error).__name__})"
+    return Finding(check, Severity.ERROR, what, costs, "report it as a bug")
 
 
-def _cluster(
-    settings: Settings,
-    cluster: ClusterSettings,
-    clock: Clock,
-) -> list[Finding]:
+def _cluster(settings: Settings, cluster: ClusterSettings, clock: Clock) -> list[Finding]:
     try:
         collectors = build_cluster(cluster, settings, clock)
     except ValueError as error:
         return [make_finding("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
     with closing(collectors):
-        return [
-            *_secrets(collectors.source.client.list_exposed_secrets()),
-            *_probe(settings, collectors),
-        ]
+        return [*_secrets(collectors.source.client.list_exposed_secrets()), *_probe(settings, collectors)]
 
 
 def _probe(settings: Settings, collectors: ClusterCollectors) -> Iterator[Finding]:
-    """Poll once, connect to each address, and sweep the groups once."""
+    """Poll once, connect to each broker, and sweep the groups once."""
     cluster, poll = collectors.settings, settings.poll_of(collectors.settings)
     # A poll ends within its interval, except for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
-    [outcome] = call_within(limit, {cluster.name: collectors.poller.poll}).values()
-    if isinstance(outcome, Exception):
-        yield from _or_failure("poll", outcome)
+    [polled] = call_within(limit, {cluster.name: collectors.poller.poll}).values()
+    if isinstance(polled, Exception):
+        yield _explain_failure("poll", polled)
         return
-    bootstrap = [address.strip().rpartition("://")[2] for address in str(cluster.kafka["bootstrap.servers"]).split(",")]
-    if isinstance(outcome, PollFailure):
-        yield make_finding("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched")
-        # After a wrong password each further attempt could lock the account.
-        if outcome.reason is not Reason.AUTHENTICATION_FAILED and len(bootstrap) > 1:
-            for address, one in _reached(settings, cluster, bootstrap).items():
-                if isinstance(one, SourceError):
-                    yield make_finding(
-                        "listeners", Severity.ERROR, one.detail, "no connection to it", prefix=f"{address}: "
-                    )
+    if isinstance(polled, PollFailure):
+        yield make_finding("connection", Severity.ERROR, polled.detail, "nothing of this cluster is watched")
         return
-    metadata = outcome.metadata
-    yield connection(metadata)
-    addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
-    seen = of_cluster.ClusterProbe(outcome, _reached(settings, cluster, addresses))
+    brokers, cluster_id = polled.metadata.brokers, polled.metadata.cluster_id
+    identity = "" if cluster_id is None else f" (cluster id {cluster_id})"
+    yield Finding("connection", Severity.OK, f"{plural(len(brokers), 'broker')} up{identity}")
+    with connectivity(cluster, settings) as connect:
+        addresses = {address: partial(connect, address) for address in brokers.values()}
+        seen = of_cluster.ClusterProbe(polled, call_within(2 * poll.request_timeout + 5, addresses))
     for check in of_cluster.CHECKS:
         yield from check(seen)
     # A sweep ends within its interval, except for calls that begin at its end.
-    sweeping = {"groups": partial(of_cluster.groups, collectors.groups)}
-    for name, result in call_within(limit + settings.groups_of(cluster).interval, sweeping).items():
-        yield from _or_failure(name, result)
-
-
-def connection(metadata: Metadata) -> Finding:
-    """Return that a cluster with these brokers is connected."""
-    cluster_id = "" if metadata.cluster_id is None else f" (cluster id {metadata.cluster_id})"
-    return Finding("connection", Severity.OK, f"{plural(len(metadata.brokers), 'broker')} up{cluster_id}")
-
-
-def _with_port(address: str) -> str:
-    return address if ":" in address.rpartition("]")[2] else f"{address}:9092"
+    limit += settings.groups_of(cluster).interval
+    [swept] = call_within(limit, {cluster.name: partial(of_cluster.groups, collectors.groups)}).values()
+    yield from [_explain_failure("groups", swept)] if isinstance(swept, Exception) else swept
 
 
 def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
     for line in exposed:
         yield make_finding("secrets", Severity.WARNING, line, "whoever learns it can connect as the exporter")
     if not exposed:
-        yield Finding(
-            "secrets", Severity.OK, "no secret is short, and no file with one is readable by every user of this host"
-        )
-
-
-def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, int | SourceError]:
-    timeout = settings.poll_of(cluster).request_timeout
-    with connectivity(cluster, settings) as check:
-        outcomes = call_within(2 * timeout + 5, {address: partial(check, address) for address in addresses})
-    return {address: one if isinstance(one, int) else _as_failure(one) for address, one in outcomes.items()}
-
-
-def _as_failure(error: Exception) -> SourceError:
-    if isinstance(error, SourceError):
-        return error
-    if isinstance(error, TimeoutError):
-        return SourceError(Reason.TIMED_OUT, str(error))
-    return SourceError(Reason.OTHER, f"an internal error ({type(error).__name__}); next step: report it as a bug")
+        well = "no secret is short, and no file with one is readable by every user of this host"
+        yield Finding("secrets", Severity.OK, well)

@@ -24,6 +24,10 @@ STEP = "; next step: "
 """Between the cause of a problem and what to do about it."""
 
 
+_AT_ONCE = 8
+"""Calls in one batch."""
+
+
 class Severity(StrEnum):
     """How bad a finding is, from good to bad."""
 
@@ -48,24 +52,22 @@ class Finding:
     cluster: str | None = None
 
 
-def make_finding(check: str, severity: Severity, detail: str, costs: str, *, prefix: str = "") -> Finding:
+def make_finding(check: str, severity: Severity, detail: str, costs: str) -> Finding:
     """Return a finding for an error text of the form ``cause; next step: step``."""
     cause, _, step = detail.partition(STEP)
-    return Finding(check, severity, prefix + cause, costs, step or None)
+    return Finding(check, severity, cause, costs, step or None)
 
 
-def call_within(
-    seconds: float | None, calls: Mapping[_K, Callable[[], _T]], at_once: int = 8
-) -> dict[_K, _T | Exception]:
+def call_within(seconds: float | None, calls: Mapping[_K, Callable[[], _T]]) -> dict[_K, _T | Exception]:
     """Run calls side by side; return what each returned or raised, TimeoutError where one did not end in time.
 
-    ``seconds`` is the limit for each batch of ``at_once`` calls, None no limit. A call that exceeds it goes on in a
-    thread whose result is dropped.
+    ``seconds`` is the limit for each batch of calls, None no limit. A call that exceeds it goes on in a thread whose
+    result is dropped.
     """
     outcomes: dict[_K, _T | Exception] = {}
     keys = list(calls)
-    for at in range(0, len(keys), at_once):
-        running = {key: call_in_thread(calls[key], "doctor") for key in keys[at : at + at_once]}
+    for at in range(0, len(keys), _AT_ONCE):
+        running = {key: call_in_thread(calls[key], "doctor") for key in keys[at : at + _AT_ONCE]}
         wait(running.values(), timeout=seconds)
         for key, future in running.items():
             try:

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ def spooled(folder: Path, days_ago: float, size: int = 1024) -> None:
 
 def test_a_missing_folder_is_ok_and_is_not_created(tmp_path: Path) -> None:
     """A doctor that creates folders as root would lock the exporter out of them."""
-    [found] = host.history(settings(tmp_path / "a" / "b"), STILL)
+    found = host.history(settings(tmp_path / "a" / "b"), STILL)
     assert found.severity is Severity.OK
     assert f"{tmp_path}/a/b does not exist yet, `serve` creates it" in found.what
     assert list(tmp_path.iterdir()) == []
@@ -63,7 +63,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
     Root may write anywhere.
     """
     (tmp_path / "taken").write_text("")
-    [found] = host.history(settings(tmp_path / "taken" / "history"), STILL)
+    found = host.history(settings(tmp_path / "taken" / "history"), STILL)
     assert found == Finding(
         "history folder",
         Severity.ERROR,
@@ -74,37 +74,37 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
     spooled(tmp_path, 0.1)
     wall = tmp_path / "spool" / "windows"
     monkeypatch.setattr(os, "access", lambda place, _: Path(place) != wall)
-    [found] = host.history(settings(tmp_path), STILL)
+    found = host.history(settings(tmp_path), STILL)
     assert (found.severity, found.what) == (Severity.ERROR, f"{wall} cannot be written by user id {os.geteuid()}")
 
 
 def test_a_disk_that_is_full_before_the_limit_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exporter deletes nothing in time, because history.max_bytes is never reached."""
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=2**40, used=2**40 - 2**30, free=2**30))
-    [found] = host.history(settings(tmp_path), STILL)
+    found = host.history(settings(tmp_path), STILL)
     assert found.severity is Severity.WARNING
     assert found.what.endswith(
         "1.0 GiB free, spool 0 B of at most 10GiB: the disk is full before history.max_bytes is reached"
     )
     assert found.fix == "free some space, or set history.max_bytes below 1.0 GiB"
-    [found] = host.history(settings(tmp_path, history__max_bytes="100MiB"), STILL)
+    found = host.history(settings(tmp_path, history__max_bytes="100MiB"), STILL)
     assert found.severity is Severity.OK
 
 
 def test_expectations_that_judge_nothing_are_a_warning(tmp_path: Path) -> None:
     """Nothing published yet is a note; a broken file is named; of a rollup under a wrong clock both clocks are."""
-    [none] = host.expectations(settings(tmp_path), STILL)
+    none = host.expectations(settings(tmp_path), STILL)
     assert (none.severity, none.costs) == (
         Severity.NOTE,
         "no topic is judged by its own past until one has: only by an override or the age of its newest record",
     )
     pointer = tmp_path / "published" / "current.json"
     publish(tmp_path, by_wall(as_of=NOW + 3 * DAY))
-    [ahead] = host.expectations(settings(tmp_path), STILL)
+    ahead = host.expectations(settings(tmp_path), STILL)
     assert (ahead.severity, ahead.what) == (Severity.WARNING, "1 row as of 3 d ahead of this host's clock")
     assert ahead.fix is not None and ahead.fix.startswith("correct the clock")
     pointer.write_text("{")
-    [broken] = host.expectations(settings(tmp_path), STILL)
+    broken = host.expectations(settings(tmp_path), STILL)
     assert broken.severity is Severity.WARNING and str(pointer) in broken.what
 
 
@@ -112,13 +112,13 @@ def test_a_web_port_in_use_is_a_note(tmp_path: Path) -> None:
     """It usually is when somebody calls `doctor`. The finding has the message and the advice of `serve`."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        [found] = host.web(settings(tmp_path, web__listen=f"127.0.0.1:{port}"), STILL)
+        found = host.web(settings(tmp_path, web__listen=f"127.0.0.1:{port}"), STILL)
     assert found.severity is Severity.NOTE
     assert found.what.startswith(f"cannot listen on 127.0.0.1:{port}: Address already in use")
     assert found.costs == "none where it is this exporter that runs; else `serve` does not start (exit code 2)"
-    [found] = host.web(settings(tmp_path, web__listen="127.0.0.1:0"), STILL)
+    found = host.web(settings(tmp_path, web__listen="127.0.0.1:0"), STILL)
     assert found.severity is Severity.OK
-    [found] = host.web(settings(tmp_path, web__listen="192.0.2.1:9797"), STILL)
+    found = host.web(settings(tmp_path, web__listen="192.0.2.1:9797"), STILL)
     assert found.severity is Severity.ERROR
     assert found.fix is not None and found.fix.startswith(
         "Set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to an address of "
@@ -129,7 +129,7 @@ def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> 
     """With the words of `serve`, which does not start with it."""
     web = tmp_path / "web.yml"
     web.write_text("tls_server_config: {")
-    [found] = host.web(settings(tmp_path, web__config_file=str(web)), STILL)
+    found = host.web(settings(tmp_path, web__config_file=str(web)), STILL)
     assert (found.severity, found.what) == (Severity.ERROR, f"web.config_file: {web}:1 is not valid YAML")
 
 
@@ -150,7 +150,7 @@ def test_a_call_that_hangs_costs_itself_only() -> None:
 def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text may contain a secret; the other checks have their findings."""
 
-    def broken(_: Settings, __: object) -> Iterator[Finding]:
+    def broken(_: Settings, __: object) -> Finding:
         raise KeyError("s3cr3t")
 
     monkeypatch.setattr(host, "CHECKS", (broken, host.web))
