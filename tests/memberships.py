@@ -24,7 +24,5 @@ def membership_of(topics: Mapping[str, Mapping[int, Partition]]) -> Membership:
     layout = Layout.build(topics)
     each = [topics[key.topic][key.partition] for key in layout]
     leaders = [NO_LEADER if one.leader is None else one.leader for one in each]
-    replicas, in_sync = (
-        flatten_lists(lists) for lists in ([one.replicas for one in each], [one.in_sync for one in each])
-    )
-    return Membership(layout, np.array(leaders, dtype=np.int32), replicas, in_sync)
+    in_sync = np.array([len(one.in_sync) for one in each], dtype=np.int32)
+    return Membership(layout, np.array(leaders, dtype=np.int32), flatten_lists([one.replicas for one in each]), in_sync)

@@ -186,7 +186,7 @@ class MetadataReader:
             Layout(names, (len(numbered.get(name, ())) for name in names), numbers),
             np.array(leaders, dtype=np.int32),
             flatten_lists([info.replicas for info in infos]),
-            flatten_lists([info.isrs for info in infos]),
+            np.array([len(info.isrs) for info in infos], dtype=np.int32),
         )
 
     def _read_ids(

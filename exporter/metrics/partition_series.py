@@ -53,7 +53,7 @@ def _columns(snapshot: Snapshot, assessment: Assessment, names: Collection[str])
     table, members, judged = snapshot.table, snapshot.metadata.membership, assessment.of_partitions
     leader, state = table.leader_now, table.state_now
     described = (snapshot.metadata.reason_of_topics == ANSWERED)[table.layout.topic]
-    replicas, in_sync = np.diff(members.first_replica), np.diff(members.first_in_sync)
+    replicas, in_sync = np.diff(members.first_replica), members.in_sync
     found: Mapping[str, Callable[[], Column]] = {
         "current_offset": lambda: (table.latest, table.read),
         "oldest_offset": lambda: (table.earliest, table.read),

@@ -15,31 +15,31 @@ from exporter.domain.polls.readings import Reason, reason_code
 
 
 class Membership:
-    """Leader, replicas and in-sync replicas of n partitions, as columns by ``layout``.
+    """Leader, replicas and the number of in-sync replicas of n partitions, as columns by ``layout``.
 
-    Broker ids of row i are ``replicas[first_replica[i]:first_replica[i + 1]]``, and likewise for ``in_sync``.
+    Broker ids of row i are ``replicas[first_replica[i]:first_replica[i + 1]]``.
     """
 
-    __slots__ = ("first_in_sync", "first_replica", "in_sync", "layout", "leader", "replicas")
+    __slots__ = ("first_replica", "in_sync", "layout", "leader", "replicas")
 
     def __init__(
         self,
         layout: Layout,
         leader: NDArray[np.int32],
         replicas: tuple[Rows, NDArray[np.int32]],
-        in_sync: tuple[Rows, NDArray[np.int32]],
+        in_sync: NDArray[np.int32],
     ) -> None:
-        """``leader`` [n] is NO_LEADER where there is none; the others are (first [n + 1], broker ids)."""
+        """``leader`` [n] is NO_LEADER where there is none; ``replicas`` are (first [n + 1], broker ids)."""
         self.layout = layout
         self.leader = leader
         self.first_replica, self.replicas = replicas
-        self.first_in_sync, self.in_sync = in_sync
+        self.in_sync = in_sync
 
     @classmethod
     def make_bare(cls, layout: Layout, leader: NDArray[np.int32]) -> Membership:
         """Return partitions with their leaders alone, for look-ups."""
         nobody = np.zeros(len(layout) + 1, dtype=np.intp), np.zeros(0, dtype=np.int32)
-        return cls(layout, leader, nobody, nobody)
+        return cls(layout, leader, nobody, np.zeros(len(layout), dtype=np.int32))
 
     def part(self, rows: Rows) -> Membership:
         """Return some rows, which are in order and each given once, with their leaders alone."""
@@ -60,14 +60,14 @@ class Membership:
             layout,
             np.concatenate([self.leader, leaderless])[wanted],
             _lists_of(wanted, (self.first_replica, self.replicas), (before.first_replica, before.replicas)),
-            _lists_of(wanted, (self.first_in_sync, self.in_sync), (before.first_in_sync, before.in_sync)),
+            np.concatenate([self.in_sync, before.in_sync])[wanted],
         )
 
     def same_as(self, other: Membership) -> bool:
         """Return whether every partition, leader and replica is the same."""
         return self.layout == other.layout and all(
             np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("leader", "first_replica", "replicas", "first_in_sync", "in_sync")
+            for name in ("leader", "first_replica", "replicas", "in_sync")
         )
 
 
