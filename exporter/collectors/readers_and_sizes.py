@@ -2,54 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 import numpy as np
 
-from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME
+from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.log_sizes import ask_brokers
 from exporter.domain.arrays import Floats
 from exporter.domain.formatting import list_some
 from exporter.domain.judging.audit import TopicRelations
 from exporter.domain.polls.inspections import sizes_of
 from exporter.domain.polls.metadata import Metadata
-from exporter.domain.polls.readings import Reason
-from exporter.domain.ports import Clock, SourceError
+from exporter.domain.polls.readings import ANSWERED, Reason
+from exporter.domain.polls.table import Snapshot, Table
+from exporter.domain.ports import Clock
 from exporter.kafka.process import RemoteClient
 
 
-def read_readers(source: RemoteClient) -> TopicRelations:
-    """Ask for all consumer groups, their assignments and their committed offsets. Raises no Kafka error."""
+def read_readers(source: RemoteClient, metadata: Metadata, clock: Clock) -> TopicRelations:
+    """Sweep all consumer groups once, for their assignments and committed offsets. Raises no Kafka error."""
+    watch = GroupWatch("", clock, source, interval=math.inf)
+    # A table without leaders: lags are not wanted, and no end of a log is looked up.
+    table = Table.empty(metadata.membership.layout)
+    watch.accept(Snapshot("", clock.now(), clock.monotonic(), 0.0, metadata, table, {}, {}))
+    sweep = watch.sweep()
+    if sweep.reason is not None:
+        return TopicRelations(problems=(f"consumer groups are not known: {sweep.problem}",))
+    positions, names = sweep.positions, sweep.positions.rows.names
     assigned, committed = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    failed: set[Reason] = set()
-    unclear, others = list[str](), list[str]()
-    try:
-        listing = source.groups.list_groups()
-        failed.update(listing.unlisted)
-        others = ["perhaps others"] if listing.others is None else sorted(listing.others)
-        if listing.names and not listing.all_visible:
-            failed.add(Reason.UNAUTHORIZED)
-        names = sorted(listing.names)
-        for at in range(0, len(names), GROUPS_AT_A_TIME):
-            described = source.groups.describe(names[at : at + GROUPS_AT_A_TIME])
-            for name, answer in described.items():
-                if isinstance(answer, Reason):
-                    failed.add(answer)
-                    continue
-                if answer.assigned is None:
-                    unclear.append(name)
-                for topic in answer.assigned or ():
-                    assigned[topic].add(name)
-            offsets = source.groups.read_committed(
-                [name for name, answer in described.items() if not isinstance(answer, Reason)]
-            )
-            failed.update(offsets.failed.values())
-            for number, name in enumerate(offsets.names):
-                mine = offsets.topic[offsets.first[number] : offsets.first[number + 1]]
-                for topic in np.unique(mine).tolist():
-                    committed[offsets.topics[topic]].add(name)
-    except SourceError as error:
-        return TopicRelations(problems=(f"consumer groups are not known: {error.detail}",))
+    for name, topics in zip(names, positions.assigned, strict=True):
+        for topic in topics:
+            assigned[topic].add(name)
+    rows, _ = positions.rows.group_by_topic()
+    for group, number in zip(rows.group.tolist(), rows.partition.tolist(), strict=True):
+        committed[rows.layout.topics[number]].add(names[group])
+    failed = {*sweep.failures, *sweep.unlisted}
+    if names and not sweep.all_visible:
+        failed.add(Reason.UNAUTHORIZED)
+    unclear = [names[group] for group in np.flatnonzero(~positions.settled & (positions.undescribed == ANSWERED))]
+    others = ["perhaps others"] if sweep.others is None else sorted(sweep.others)
     why = [f"some consumer groups are not known: {', '.join(sorted(failed))}"] if failed else []
     if unclear:
         why.append(f"groups that rebalance do not say what they read: {list_some(unclear)}")

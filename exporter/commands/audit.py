@@ -176,7 +176,7 @@ class _ClusterAudit:
 
     def _read_relations(self, source: RemoteClient, reader: AuditReader) -> None:
         self._show("reading consumer groups")
-        self._relations = read_readers(source)
+        self._relations = read_readers(source, reader.metadata, self._clock)
         self._show("reading log sizes")
         try:
             with make_log_size_client(self._cluster, self._settings) as client:

@@ -45,40 +45,6 @@ _COLUMNS = (
 )
 
 
-def render(
-    summary: str,
-    counts: Mapping[str, int],
-    problems: Sequence[str],
-    rows: Sequence[dict[str, Any]],
-    of: int,
-    as_of: str,
-) -> str:
-    """Return the page. ``rows`` are the cells of topics, ``of`` so many; ``as_of`` is in words.
-
-    A row has ``liveness``, ``beside`` (what stands beside that), ``evidence`` and ``sorted_by``, by which it is sorted.
-    """
-    environment = Environment(
-        loader=PackageLoader("exporter"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    script = environment.get_template("liveness.js").render()
-    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("audit.html.j2").render(
-        summary=summary,
-        tiles=[(what, count, *_LOOKS[what]) for what, count in counts.items() if count],
-        problems=problems,
-        clusters=sorted({row["cluster"] for row in rows}),
-        columns=[one for one in _COLUMNS if one[1] in ("topic", "what") or any(row[one[1]] for row in rows)],
-        rows=[row | {"look": _LOOKS[row["liveness"]][0]} for row in rows],
-        of=of,
-        as_of=as_of,
-        script_hash=hashed,
-    )
-
-
 PAGE_ROWS = 3_000
 """Topics that are listed on a page."""
 
@@ -219,9 +185,28 @@ def _html(audit: Audit) -> str:
             {
                 **cells,
                 "liveness": record["what"],
+                "look": _LOOKS[record["what"]][0],
                 "beside": ", ".join(filter(None, [record["why_unknown"], *record["roles"]])),
                 "evidence": record["evidence"],
                 "sorted_by": cells | {name: "" if one is None else f"{one:.0f}" for name, one in numbers.items()},
             }
         )
-    return render(audit.summary, audit.counts, audit.problems, rows, len(audit.shown), moment(audit.as_of))
+    environment = Environment(
+        loader=PackageLoader("exporter"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = environment.get_template("liveness.js").render()
+    return environment.get_template("audit.html.j2").render(
+        summary=audit.summary,
+        tiles=[(what, count, *_LOOKS[what]) for what, count in audit.counts.items() if count],
+        problems=audit.problems,
+        clusters=sorted({row["cluster"] for row in rows}),
+        columns=[one for one in _COLUMNS if one[1] in ("topic", "what") or any(row[one[1]] for row in rows)],
+        rows=rows,
+        of=len(audit.shown),
+        as_of=moment(audit.as_of),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
