@@ -5,29 +5,27 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from exporter.background_call import call_in_thread
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
-from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
+from exporter.domain.polls.readings import PollFailure, Reason
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.kafka.process import OFFSETS, ClientProcess, RemoteClient, Restart
 from tests.fake_cluster import FakeCluster
-from tests.integration.test_bad_answers import well
-from tests.scripted import ListedOffset, ScriptedBroker
-from tests.times import end_of
 from tests.waiting import until
 
 NOBODY = "127.0.0.1:9"
@@ -102,21 +100,6 @@ def test_one_that_ends_in_a_poll_costs_nothing(client: Client, logged_warnings: 
     assert "was ended by signal 6 (Aborted); a new one starts" in line
 
 
-def test_a_crash_of_librdkafka_is_survived(logged_warnings: Callable[[], list[str]]) -> None:
-    """It ends its process (2.16.1) where an answer lacks a partition. The next poll that is answered is good."""
-    with ScriptedBroker({"t": 3}, well) as broker:
-        client = Client(broker.bootstrap)
-        assert client.poll() == 3
-        broker.answering = lambda target, keys: well(target, keys)[:2]
-        assert client.poll() == 0
-        assert {failure.reason for failure in client.failures} == {Reason.CLIENT_FAILED}
-        broker.answering = well
-        until(lambda: client.poll() == 3, "a poll is good again")
-        assert set(client.restarts) == {Restart.ENDED}
-        assert [line for line in logged_warnings() if "was ended by signal" in line]
-        client.process.close()
-
-
 def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
     """Past the longest that a call may take, also where it does not fit into the socket; the next poll is good."""
     client = Client(cluster.bootstrap, limit=1.0)
@@ -132,26 +115,14 @@ def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
     client.process.close()
 
 
-def test_a_hanging_call_keeps_no_other_client_waiting(cluster: FakeCluster) -> None:
+def test_a_hanging_call_keeps_no_other_client_waiting(client: Client) -> None:
     """Polls go on while another client in the same process waits for a broker."""
-    released = threading.Event()
-
-    def late(target: int, keys: Sequence[tuple[str, int]]) -> Sequence[ListedOffset]:
-        released.wait(60)
-        return well(target, keys)
-
-    with ScriptedBroker({"t": 3}, late) as silent:
-        client = Client(cluster.bootstrap)
-        waiting = client.add(silent.bootstrap)
-        membership = waiting.metadata().membership
-        thread = threading.Thread(target=waiting.ends, args=[membership])
-        thread.start()
-        began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        waiting = client.add("{}:{}".format(*silent.getsockname()))
+        failed = call_in_thread(waiting.metadata, "waits")
         assert client.poll() == 20
-        assert time.monotonic() - began < 9
-        released.set()
-        thread.join()
-        client.process.close()
+        assert not failed.done()
+    assert isinstance(failed.exception(60), SourceError)
 
 
 def test_a_new_process_waits_longer_each_time() -> None:
@@ -231,21 +202,3 @@ def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, logged_war
     assert secret not in (folder / "cmdline").read_text() + (folder / "environ").read_text(errors="replace")
     assert secret not in "\n".join([*logged_warnings(), failed.value.detail])
     client.process.close()
-
-
-def test_the_end_of_the_process_costs_a_sweep_nothing(cluster: FakeCluster) -> None:
-    """Groups and ends of logs are asked for in a process of their own; another one answers in its place."""
-    process = ClientProcess("east")
-    source = RemoteClient(process, OFFSETS, limit=30.0, alone=True, properties={"bootstrap.servers": cluster.bootstrap})
-    names = sorted(source.groups.list_groups().names)
-    assert names == ["group-0000", "group-0001"]
-    key = TopicPartition("bench-0000", 0)
-    membership = source.metadata().membership
-    leader = int(membership.leader[membership.layout.rows_of(key.topic)][0])
-    assert source.groups.read_committed(names).failed == {}
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGSTOP)
-    threading.Timer(0.5, os.kill, [process.pid, signal.SIGKILL]).start()
-    assert end_of(source, key, leader).offset == 3
-    assert source.groups.read_committed(names).failed == {}
-    source.close()

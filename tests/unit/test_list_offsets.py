@@ -107,6 +107,8 @@ def test_no_call_spans_two_leaders_or_names_a_partition_twice() -> None:
         ((7, -1, None), Answer(7)),
         ((-1, -1, None), Answer()),
         ((-1001, -1, None), Answer(reason=Reason.LEADER_UNREACHABLE)),
+        ((-(2**63), -1, None), Answer(reason=Reason.OTHER)),
+        ((7, -9, None), Answer(7)),
         ((7, 2**63 - 1, None), Answer(7, END_OF_TIME)),
     ],
 )
@@ -132,7 +134,7 @@ CODES = {
     Reason.STORAGE_ERROR: (56,),
     Reason.AUTHENTICATION_FAILED: (58,),
     Reason.OFFSET_NOT_AVAILABLE: (78,),
-    Reason.OTHER: (87,),
+    Reason.OTHER: (87, 999),
 }
 
 
