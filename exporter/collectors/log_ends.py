@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats
 from exporter.domain.polls.activity import Sightings
@@ -23,14 +22,14 @@ _OUTDATED = (Reason.NOT_LEADER, Reason.UNKNOWN_TOPIC)
 class LogEnds:
     """The log start and the log end of each partition in one poll."""
 
-    def __init__(self, metadata: Metadata, topic_ids: NDArray[np.int64], table: Table) -> None:
-        """``table`` is that of the poll before, ``topic_ids`` are numbers by topic; no look-up is sent."""
+    def __init__(self, metadata: Metadata, table: Table) -> None:
+        """``table`` is that of the poll before; no look-up is sent."""
         membership = metadata.membership
         layout = membership.layout
         self._membership = membership
         self.leader = membership.leader
         self.table = table.move_to(layout)
-        self._topic_id = topic_ids[layout.topic]
+        self._topic_id = metadata.topic_numbers[layout.topic]
         self._known = ~np.isnan(self.table.last_good_poll) & (self._topic_id == self.table.topic_id)
         self._topic_reason = metadata.reason_of_topics[layout.topic]
         self._earliest = Answers.none(len(layout))

@@ -12,7 +12,6 @@ from exporter.collectors.log_ends import LogEnds
 from exporter.collectors.log_sizes import Inspector
 from exporter.collectors.metadata_cache import MetadataCache
 from exporter.collectors.remote_tier import TierWatch
-from exporter.collectors.topic_ids import TopicIds
 from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
 from exporter.domain.polls.activity import (
@@ -79,7 +78,6 @@ class Poller:
         self._earliest_interval = earliest_interval
         self._started: float | None = None
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
-        self._topic_ids = TopicIds()
         self._metadata = MetadataCache(source, clock, max_age=metadata_seconds, poll_interval=poll_interval)
         self._polls = 0
         self._metadata_doubted = True
@@ -92,7 +90,7 @@ class Poller:
             self._go_on(state)
 
     def _go_on(self, state: ClusterState) -> None:
-        self._table = state.table(self._topic_ids.take(state.topic_ids))
+        self._table = state.table()
         self._cluster_id, self._cluster_change = state.cluster_id, state.cluster_change
         if state.read_at is not None:
             self._clocks_apart = state.taken_at - state.read_at
@@ -238,7 +236,7 @@ class Poller:
         return np.array([of_broker[self._polls % len(of_broker)] for of_broker in rows], dtype=np.intp)
 
     def _ends(self, metadata: Metadata) -> LogEnds:
-        return LogEnds(metadata, self._topic_ids.number(metadata, self._table.topic_id), self._table)
+        return LogEnds(metadata, self._table)
 
     def _due_until(self, started: float) -> float:
         """Return the expected monotonic time of the next poll. Look-ups that are due before then are due now."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.collectors.topic_ids import TopicIds
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows, runs
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import NO_POSITIONS, Positions, outcome_code
@@ -89,7 +88,6 @@ class TimeLags:
         self._before = NO_POSITIONS
         self._progress = CommitProgress.begun(0, 0.0)
         """What the rows of ``_before`` did."""
-        self._topic_ids = TopicIds()
 
     def measure(self, positions: Positions, snapshot: Snapshot, enough: Callable[[], bool]) -> Positions:
         """Return the positions of a sweep with the time lag of each committed offset, or why there is none.
@@ -140,14 +138,13 @@ class TimeLags:
 
     def _logs(self, positions: Positions, snapshot: Snapshot) -> _Logs:
         table, metadata = snapshot.table, snapshot.metadata
-        ids = self._topic_ids.number(metadata, self._points_of)
         row = positions.rows.partitions_in(table.layout)
         here = np.flatnonzero(row >= 0)
         at, topic = row[here], table.layout.topic[row[here]]
         leader, earliest = np.full(len(row), NO_LEADER, dtype=np.int32), np.zeros(len(row), dtype=np.int64)
         leader[here], earliest[here] = table.leader[at], np.where(table.read[at], table.earliest[at], 0)
         topic_id, compacted = np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.bool_)
-        topic_id[here], compacted[here] = ids[topic], metadata.compacted[topic]
+        topic_id[here], compacted[here] = metadata.topic_numbers[topic], metadata.compacted[topic]
         return _Logs(row, leader, positions.committed + positions.lag, earliest, topic_id, compacted)
 
     def _forget_fallen(self, logs: _Logs, wanted: Flags, table: Table) -> None:

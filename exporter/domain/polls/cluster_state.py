@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.polls.layout import Layout
+from exporter.domain.polls.metadata import number_ids
 from exporter.domain.polls.table import ClusterChange, Snapshot, Table
 
 STATE_COLUMNS = (
@@ -51,6 +52,6 @@ class ClusterState:
             {name: getattr(table, name)[rows] for name in STATE_COLUMNS},
         )
 
-    def table(self, numbers: NDArray[np.int64]) -> Table:
-        """Return the table of a poller that goes on from here; ``numbers`` are those of ``topic_ids`` in it."""
-        return Table.empty(self.layout).replace(topic_id=numbers[self.layout.topic], **self.columns)
+    def table(self) -> Table:
+        """Return the table of a poller that goes on from here."""
+        return Table.empty(self.layout).replace(topic_id=number_ids(self.topic_ids)[self.layout.topic], **self.columns)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Rows, ranges
+from exporter.domain.arrays import Codes, Flags, Offsets, Rows, ranges
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import Reason, reason_code
 
@@ -135,6 +136,11 @@ class Metadata:
     """The partitions of all topics."""
 
     @cached_property
+    def topic_numbers(self) -> Offsets:
+        """By topic of the layout, the number of its id (see ``number_ids``)."""
+        return number_ids([self.topics[name].topic_id for name in self.membership.layout.topics])
+
+    @cached_property
     def reason_of_topics(self) -> Codes:
         """By topic of the layout, the code of why it could not be described; ANSWERED where it could."""
         codes = [reason_code(self.topics[name].reason) for name in self.membership.layout.topics]
@@ -179,6 +185,13 @@ class Metadata:
         """Whether topics could not be described, which the next metadata may include."""
         refused = (topic.reason for topic in self.topics.values())
         return bool(self.unidentified) or any(reason not in (None, Reason.UNAUTHORIZED) for reason in refused)
+
+
+def number_ids(ids: Sequence[str | None]) -> Offsets:
+    """Return the number that stands for each topic id in columns, always the same; 0 where the id is unknown."""
+    digests = [None if each is None else blake2b(each.encode(), digest_size=8).digest() for each in ids]
+    numbers = [0 if each is None else int.from_bytes(each, "big", signed=True) for each in digests]
+    return np.array(numbers, dtype=np.int64)
 
 
 def restore_known(metadata: Metadata, before: Metadata | None) -> Metadata:
