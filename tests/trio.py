@@ -143,11 +143,6 @@ class Wire:
         self.address = "{}:{}".format(*self._listener.getsockname())
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lead_to(self, target: str) -> None:
-        """Hand on to another broker from now on, and end every connection."""
-        self._target = target
-        self.hang_up()
-
     def hang_up(self) -> None:
         """End every connection: what was lost on the way stays lost."""
         for end in self._ends:

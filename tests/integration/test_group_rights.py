@@ -9,8 +9,8 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import TopicPartition
-from tests.groups import GroupPartition, groups_of
-from tests.integration.secured import Secured, documented_group_rights, documented_rights
+from tests.groups import groups_of
+from tests.integration.secured import Secured, documented_rights
 from tests.integration.sweeping import Swept, commit
 from tests.integration.watch import watching
 
@@ -48,21 +48,6 @@ class Watched:
         shown = f"{self.swept.shown()}{self.monitor.metrics().decode()}"
         found = [line.rsplit(" ", 1)[1] for line in shown.splitlines() if line.startswith(f"{metric} ")]
         return found[0] if found else None
-
-
-def test_the_documented_right_shows_every_group(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
-    """All are shown, it is known how many read a topic, and there is nothing to warn of."""
-    watched = Watched(secured, "sees-all")
-    secured.grant("sees-all", documented_group_rights(), ResourceType.GROUP)
-    secured.bench.until(lambda: watched.swept.attempt().all_visible is True)
-    sweep = watched.sweep()
-    assert {name: dict(group.partitions) for name, group in groups_of(sweep).items()} == {
-        name: {TOPIC: GroupPartition(0, lag=1, lost=0)} for name in GROUPS
-    }
-    assert sweep.complete
-    assert watched.counted(COUNT) == "2"
-    assert logged_warnings() == []
-    watched.swept.close()
 
 
 def test_groups_without_the_right_are_absent_and_that_is_logged(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -111,3 +112,11 @@ def test_an_address_of_ipv6_has_brackets() -> None:
     hosts = {1: "::1", 2: "kafka-2.example.org", 3: "10.0.0.3"}
     cluster.brokers = {each: SimpleNamespace(id=each, host=host, port=9092) for each, host in hosts.items()}
     assert reader_of(cluster).read().brokers == {1: "[::1]:9092", 2: "kafka-2.example.org:9092", 3: "10.0.0.3:9092"}
+
+
+def test_topics_are_chosen_by_whole_names() -> None:
+    """Include and exclude match whole names; what names nothing, or internal topics only, is told."""
+    there, state = ["pick-a", "pick-b", "pick-b2", "__transaction_state"], "__transaction_state"
+    chosen = Scope(["pick-.", "pick-b2", "misspelt", state], ["pick-a"])
+    assert chosen.select(there) == (["pick-b", "pick-b2"], ("misspelt", state), (state,))
+    assert replace(chosen, internal=True).select(there) == ([state, "pick-b", "pick-b2"], ("misspelt",), ())
