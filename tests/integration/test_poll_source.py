@@ -87,11 +87,16 @@ def test_a_record_written_between_two_calls_is_no_difference(cluster: FakeCluste
 
 @pytest.mark.parametrize("worth_batching", [1, 1_000_000])
 def test_a_partition_whose_leader_moved_is_read_once_metadata_is(cluster: FakeCluster, worth_batching: int) -> None:
-    """Until then it alone is not, whichever call asks; its neighbours in the chunk are."""
+    """Until then it alone is not, whichever call asks; its neighbours in the chunk are.
+
+    A look-up by time reads who leads for itself.
+    """
     polled = Polled(cluster, worth_batching=worth_batching)
     _, latest = polled.ask()
     leader = int(polled.membership.leader[polled.row(MOVED)])
     cluster.command("lead", *MOVED, (leader + 1) % 3)
+    moved = np.array([polled.row(MOVED)])
+    assert polled.source.look_up_times(polled.membership, moved, np.zeros(1, np.int64)).found.all()
     for fresh in (False, True):
         _, latest = polled.ask(fresh=fresh)
         unread = np.flatnonzero(latest.reason != ANSWERED)

@@ -25,7 +25,6 @@ from exporter.history.spool import Spool
 from exporter.kafka.process import EARLIEST_LOCAL
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
-from tests.integration.auditing import audit, dates, settings_of
 from tests.integration.conftest import NEWEST
 from tests.integration.serving import rows_of
 from tests.integration.watch import UNREACHED, Watch, advanced, seen, watching
@@ -87,7 +86,7 @@ class Batched:
 def test_the_third_broker_costs_its_own_partitions_only(
     trio: Trio, how: str, logged_warnings: Callable[[], list[str]], findings: Callable[[str], list[Finding]]
 ) -> None:
-    """Polls by either call, tiers, an audit and the doctor say what it costs, within the budget; then it is back.
+    """Polls by either call, tiers and the doctor say what it costs, within the budget; then it is back.
 
     One line of the log names the broker, and one the topic where nobody leads the partitions any more.
     """
@@ -98,8 +97,6 @@ def test_the_third_broker_costs_its_own_partitions_only(
     assert {reading.state for reading in readings_of(whole).values()} == {State.OBSERVED}
     assert whole.max_timestamp_supported == {1: True, 2: True, 3: True}
     assert batched.poll() == ([0, 1, 2, 3, 4, 5], set()) and batched.source.batched.consumer is not None
-    if how == "paused":
-        fill_for_an_audit(trio)
     with getattr(trio, how)():
         snapshots = []
         for _ in range(3):
@@ -118,9 +115,7 @@ def test_the_third_broker_costs_its_own_partitions_only(
             assert_tiers_of_the_others(trio)
         if how == "dead":
             trio.workbench.until(lambda: len(trio.workbench.admin.list_topics(timeout=10).brokers) == 2)
-        if how == "paused":
-            assert_audit_of_the_others(trio)
-        else:
+        if how != "paused":
             assert_doctor_names_it(findings(trio.bootstrap), trio.wires[THIRD].address, how)
     before = {key: seen(reading) for key, reading in readings_of(whole).items()}
     trio.workbench.until(lambda: {key: seen(each) for key, each in readings_of(watch.poll()).items()} == before)
@@ -144,32 +139,6 @@ def assert_tiers_of_the_others(trio: Trio) -> None:
     lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
     assert lost <= UNREACHED
     assert set(answers.values()) == {Answer(0)}
-
-
-def fill_for_an_audit(trio: Trio) -> None:
-    """A dead topic on each broker alone, and one on all of them."""
-    for node in (1, 2, 3):
-        trio.workbench.create_on(f"audited-{node}", [[node]])
-        trio.workbench.write((f"audited-{node}", 0, at) for at in dates(90))
-    trio.create("audited-all")
-    trio.workbench.write(("audited-all", number % 3, at) for number, at in enumerate(dates(90)))
-
-
-def assert_audit_of_the_others(trio: Trio) -> None:
-    """Topics with a partition that it leads are unknown, with the reason; the others are judged."""
-    settings = settings_of(trio.bootstrap, request_timeout_ms=5000)
-    settings = settings.model_copy(update={"poll": settings.poll.model_copy(update={"request_timeout": 3.0})})
-    found = audit(settings, "audited-.*")
-    assert {name: record["what"] for name, record in found.topics.items()} == {
-        "audited-1": "abandoned",
-        "audited-2": "abandoned",
-        "audited-3": "unknown",
-        "audited-all": "unknown",
-    }
-    of_all = found.topics["audited-all"]
-    assert of_all["partitions_not_read"] == 1
-    assert of_all["why_unknown"] in ("no leader", "its broker does not answer", "its broker did not answer in time")
-    assert of_all["evidence"].startswith("1 of 3 partitions not read: ")
 
 
 Finding = tuple[str, str, str | None]
