@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from exporter.secret_files import check_path
@@ -48,8 +41,6 @@ class WebConfig:
     """How clients are spoken to; without a file in the clear, by anybody."""
 
     tls: ssl.SSLContext | None = None
-    allowed_sans: frozenset[str] = frozenset()
-    """A client's certificate must hold one of these names; empty: any that is verified will do."""
     users: Mapping[str, str] = field(default_factory=dict)
     """User name -> bcrypt hash; empty: everybody."""
 
@@ -140,7 +131,7 @@ _FilePath = Annotated[Path, AfterValidator(check_path)]
 
 
 class _Tls(_Section):
-    """What is not here, as cipher suites, is refused: OpenSSL chooses as well, and certificates lie in files."""
+    """What is not here, as cipher suites and allowed names, is refused: OpenSSL and the client CA choose as well."""
 
     cert_file: _FilePath
     key_file: _FilePath
@@ -148,7 +139,6 @@ class _Tls(_Section):
     client_auth_type: Literal[
         "NoClientCert", "RequestClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
     ] = "NoClientCert"
-    client_allowed_sans: tuple[str, ...] = ()
     min_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS12"
 
     @model_validator(mode="after")
@@ -158,8 +148,6 @@ class _Tls(_Section):
             raise ValueError(
                 f"must hold client_ca_file with client_auth_type {_VERIFIED} or VerifyClientCertIfGiven, and only then"
             )
-        if self.client_allowed_sans and self.client_auth_type != _VERIFIED:
-            raise ValueError(f"must hold client_allowed_sans with client_auth_type {_VERIFIED} only")
         return self
 
     def context(self, folder: Path) -> ssl.SSLContext:
@@ -169,7 +157,7 @@ class _Tls(_Section):
         certificate, key = (_readable(folder / file) for file in (self.cert_file, self.key_file))
         context.load_cert_chain(certificate, key, _no_password)
         if self.client_ca_file:
-            context.load_verify_locations(folder / self.client_ca_file)
+            context.load_verify_locations(_readable(folder / self.client_ca_file))
             context.verify_mode = ssl.CERT_REQUIRED if self.client_auth_type == _VERIFIED else ssl.CERT_OPTIONAL
         return context
 
@@ -201,9 +189,9 @@ class _File(_Section):
         try:
             context = None if tls is None else tls.context(path.parent)
         except (OSError, ValueError) as error:
-            raise WebConfigError(f"{path}: tls_server_config cannot be used: {_error_text(error)}") from None
-        sans = frozenset(() if tls is None else tls.client_allowed_sans)
-        return WebConfig(context, sans, self.basic_auth_users)
+            what = "cert_file, key_file or client_ca_file"
+            raise WebConfigError(f"{path}: tls_server_config: {what} cannot be used: {error}") from None
+        return WebConfig(context, self.basic_auth_users)
 
 
 def _parse(path: Path) -> _File:
@@ -244,12 +232,3 @@ def _readable(file: Path) -> Path:
 def _no_password() -> str:
     """Keep OpenSSL from asking at the terminal for the password of a key."""
     raise ValueError("the key is encrypted; it must be in the clear")
-
-
-def _error_text(error: OSError | ValueError) -> str:
-    if isinstance(error, ssl.SSLError):
-        what = error.reason.lower().replace("_", " ") if error.reason else "no certificate in PEM form"
-        return f"{what} (cert, key or client CA)"
-    if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}"
-    return str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
@@ -94,7 +95,7 @@ def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], by
         # A form sends what was left empty, too.
         given = QueryParams([(name, value) for name, value in request.query_params.multi_items() if value])
         check(given, FILTERS)
-        return topic_list(source.status(), source.cluster_facts(), query_of(given))
+        return topic_list(source.status(), source.cluster_facts(), given)
 
     def one(request: Request) -> str | None:
         check(request.query_params, ())
@@ -133,10 +134,7 @@ def overview(status: Status, known: Sequence[ClusterFacts]) -> str:
     read = [cluster for cluster in status.clusters if cluster.name not in unread]
     incidents = [(one.cluster, str(each)) for one in known for each in one.assessment.incidents]
     held = sum(one.assessment.held_topics for one in known) if incidents else 0
-    counted: dict[str, int] = {}
-    for cluster in read:
-        for name, count in cluster.topic_verdicts.items():
-            counted[name] = counted.get(name, 0) + count
+    counted = sum((Counter(cluster.topic_verdicts) for cluster in read), Counter[str]())
     return _render(
         "overview.html",
         status,
@@ -168,9 +166,14 @@ def _headline(status: Status, read: int, alarming: int, held: int, incidents: in
     return text + (f"; {plural(unread, 'cluster')} {'is' if unread == 1 else 'are'} not read" if unread else "")
 
 
-def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> str:
-    """Return one page of the list of topics."""
-    query = replace(query, limit=SHOWN)
+def topic_list(status: Status, known: Sequence[ClusterFacts], given: QueryParams) -> str:
+    """Return one page of the list of topics, as the parameters say. Raises HTTPException 400."""
+    query = replace(query_of(given), limit=SHOWN)
+    filters = [(name, value) for name, value in given.multi_items() if name != "offset"]
+
+    def link(offset: int) -> str:
+        return f"topics?{urlencode([*filters, ('offset', offset)])}"
+
     page = topics(known, query)
     end = query.offset + len(page.items)
     owners = {info.owner for one in known for info in one.snapshot.metadata.topics.values() if info.owner is not None}
@@ -183,14 +186,14 @@ def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> s
         names=[cluster.name for cluster in status.clusters],
         all_verdicts=[str(verdict) for verdict in GRAVEST],
         all_states=[str(state) for state in State],
-        filtered=query != Query(sort=query.sort, descending=query.descending, offset=query.offset, limit=SHOWN),
+        filtered=any(name != "sort" for name, _ in filters),
         owner=next(iter(query.owners), ""),
         owners=sorted(owners)[:500],
         sorts=_SORTS,
-        sort=f"-{query.sort}" if query.descending else query.sort,
+        sort=given.get("sort", "severity"),
         not_read=name_unread_clusters(status, known, query),
-        before=_link(query, max(0, query.offset - SHOWN)) if query.offset else None,
-        after=_link(query, end) if end < page.total and page.items else None,
+        before=link(max(0, query.offset - SHOWN)) if query.offset else None,
+        after=link(end) if end < page.total and page.items else None,
     )
 
 
@@ -243,20 +246,6 @@ def _templates() -> Environment:
         ago=lambda at, now: "" if at is None else f"{moment(at)} ({ago(now - at)})",
     )
     return made
-
-
-def _link(query: Query, offset: int) -> str:
-    filters = {
-        "search": query.search,
-        "cluster": query.clusters,
-        "verdict": query.verdicts,
-        "state": query.states,
-        "topic": sorted(query.topics),
-        "owner": sorted(query.owners),
-        "sort": f"-{query.sort}" if query.descending else query.sort,
-        "offset": str(offset),
-    }
-    return f"topics?{urlencode({name: value for name, value in filters.items() if value}, doseq=True)}"
 
 
 def _bar(subject: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from starlette.datastructures import QueryParams
+
 from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.judging.queries import Query
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.state.monitor import Monitor
 from exporter.web.html import overview, topic, topic_list
@@ -93,7 +94,7 @@ def test_a_list_of_topics_calls_no_cluster_unread_whose_topics_it_has() -> None:
     monitor.take_failure(PollFailure("prod", clock.time, 1.0, Reason.CLUSTER_UNREACHABLE, "no broker answers"))
 
     def listed() -> tuple[str, list[str]]:
-        page = topic_list(monitor.status(), monitor.cluster_facts(), Query())
+        page = topic_list(monitor.status(), monitor.cluster_facts(), QueryParams())
         return "".join(re.findall("<h1>(.*?)</h1>", page)), re.findall("Cluster (.*?) is not read now", page)
 
     assert listed() == ("2 topics", ["test"])
