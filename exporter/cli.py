@@ -19,7 +19,6 @@ from exporter.commands.audit_options import audit
 from exporter.commands.jobs import deliver, report, rollup
 from exporter.commands.options import (
     check_properties,
-    check_with_web_config,
     client_settings,
     clusters_named,
     config_option,
@@ -77,7 +76,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         from exporter.app import serve as run_exporter
         from exporter.factory.sources import connect
 
-        sources = check_with_web_config(settings, lambda: connect(settings, processes))
+        sources = connect(settings, processes)
         warn_of_exposed(settings, sources)
         return run_exporter(settings, processes, sources)
 
@@ -121,16 +120,20 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
       topic-liveness check-config --config prod.yaml
 
     All problems of settings are listed at once, each with its place. If there are
-    none, it lists those of web.config_file, and for each cluster the first property that
-    librdkafka refuses. Secrets are printed as ***. No broker is contacted.
+    none, it lists those of web.config_file, and then for each cluster the first property
+    that librdkafka refuses. Secrets are printed as ***. No broker is contacted.
     Exit codes: 0 valid, 2 not.
     """
     from exporter.settings.dump import dump_yaml
     from exporter.settings.load import load_settings
+    from exporter.web.config_file import WebConfigError, WebConfigFile
 
     settings = load_settings(config, bootstrap_server, os.environ)
-    exposed = check_with_web_config(settings, lambda: check_properties(settings))
-    for line in exposed:
+    try:
+        WebConfigFile(settings.web.config_file)
+    except WebConfigError as error:
+        raise SettingsError((f"web.config_file: {error}",)) from None
+    for line in check_properties(settings):
         click.echo(f"Warning: {line}", err=True)
     names = ", ".join(cluster.name for cluster in settings.clusters)
     click.echo(f"# OK, clusters: {names}. Every setting in force:\n{dump_yaml(settings)}", nl=False)

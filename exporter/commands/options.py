@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Command = TypeVar("Command", bound=Callable[..., object])
-Checked = TypeVar("Checked")
 
 config_option = click.option(
     "-c", "--config", type=click.Path(path_type=Path), metavar="FILE", help="The configuration, a YAML file."
@@ -109,24 +108,6 @@ def print_any_text(encoding: str | None = None) -> None:
     """Escape what the locale of standard output lacks: names of groups and owners may hold any character."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
-
-
-def check_with_web_config(settings: Settings, check: Callable[[], Checked]) -> Checked:
-    """Return what ``check`` does; read the web configuration file too. Raises SettingsError with problems of both."""
-    from exporter.web.config_file import WebConfigError, WebConfigFile
-
-    problems: tuple[str, ...] = ()
-    try:
-        WebConfigFile(settings.web.config_file)
-    except WebConfigError as error:
-        problems = (f"web.config_file: {error}",)
-    try:
-        checked = check()
-    except SettingsError as error:
-        raise SettingsError(error.problems + problems) from None
-    if problems:
-        raise SettingsError(problems)
-    return checked
 
 
 def warn_of_exposed(settings: Settings, sources: Mapping[str, RemoteClient]) -> None:

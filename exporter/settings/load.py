@@ -19,7 +19,6 @@ from exporter.settings.errors import SettingsError
 from exporter.settings.properties import MASK
 from exporter.settings.rules import BROKEN_RULES, find_section
 from exporter.settings.schema import ReplicaSettings, Settings
-from exporter.settings.topics import OutageSettings
 
 PREFIX = "TOPIC_LIVENESS_"
 
@@ -166,20 +165,9 @@ def _across(settings: Settings) -> Iterator[Problem]:
         for index, entry in enumerate(getattr(settings, section) if names else ()):
             if entry.cluster is not None and entry.cluster not in names:
                 yield Problem((section, index, "cluster"), known, shown=True)
-    yield from _overlaps(settings.outages)
     yield from _pairs(settings.replicas, names, known)
     if settings.history.enabled:
         yield from _windows(settings)
-
-
-def _overlaps(outages: Sequence[OutageSettings]) -> Iterator[Problem]:
-    for index, outage in enumerate(outages):
-        for before, other in enumerate(outages[:index]):
-            same = (outage.topics, outage.cluster) == (other.topics, other.cluster)
-            if same and outage.since < other.until and other.since < outage.until:
-                rule = f"must not overlap with outages[{before}], which has the same topics: make one of both"
-                yield Problem(("outages", index), rule)
-                break
 
 
 def _pairs(replicas: Sequence[ReplicaSettings], names: Collection[str], known: str) -> Iterator[Problem]:

@@ -84,16 +84,6 @@ def check_regex(pattern: str) -> str:
 
 Regex = Annotated[str, AfterValidator(check_regex)]
 
-_UNALIKE = re.compile(r"(?<!\\)(\(\?(?!:|=|!|<=|<!|i\))|\{(?!\d+(,\d*)?\})|&&|\[[^\]]*\[)")
-"""What Python and Java interpret differently: named groups, most flags, a literal ``{``, sets within sets."""
-
-
-def check_portable(pattern: str) -> str:
-    """Check a regular expression that Python and Java must interpret alike."""
-    if found := _UNALIKE.search(pattern):
-        raise ValueError(f"must be a regular expression that Java reads alike, without {found[0]!r}")
-    return check_regex(pattern)
-
 
 def parse_moment(value: object) -> datetime:
     """Parse a date or time, in UTC where it names no zone."""

@@ -16,7 +16,6 @@ from exporter.settings.rules import (
     Regex,
     Seconds,
     Section,
-    check_portable,
     check_time_zone,
     parse_moment,
     require_range,
@@ -26,7 +25,7 @@ from exporter.settings.rules import (
 class TopicSettings(Section):
     """Something that is known of the topics of a name."""
 
-    topics: Annotated[str, AfterValidator(check_portable)]
+    topics: Regex
     """A regular expression that matches whole names."""
     cluster: str | None = None
     """Only topics of this cluster; without it of all."""
@@ -98,8 +97,6 @@ class CalendarSettings(TopicSettings):
 class OwnerSettings(TopicSettings):
     """The owner of topics. The first entry that matches the whole name of a topic applies."""
 
-    topics: Regex
-    """A regular expression that matches whole names."""
     owner: Owner
     r"""The owner; `\1` is the first group of the pattern."""
 

@@ -226,15 +226,6 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         parse_duration(text)
 
 
-@pytest.mark.parametrize(
-    "pattern", [r"a\.(?:b|c)", r"(?i)ab", r"a{2}b{1,}c{1,3}", r"(?!test).*(?<!-dev)", r"a\{b", r"[a-c_]"]
-)
-def test_a_pattern_that_java_reads_alike_is_taken(tmp_path: Path, pattern: str) -> None:
-    """Groups, counts, sets, look-around and (?i) are one language."""
-    (override,) = load(tmp_path, f"{SMALLEST}overrides: [{{topics: '{pattern}', retired: true}}]\n").overrides
-    assert override.topics == pattern
-
-
 @pytest.mark.parametrize("language", ["C", "de_DE.UTF-8", None])
 def test_holidays_have_english_names_on_every_host(language: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evidence is English, whatever language the host speaks."""
