@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
@@ -171,9 +170,6 @@ def test_a_page_fits_every_screen_and_paper(page: Page, path: str) -> None:
         assert (red < 128) == (theme == "dark"), theme
         texts, faint = contrasts_of(page)
         assert texts > 10 and faint == set(), theme
-        if folder := os.environ.get("TOPIC_LIVENESS_SCREENSHOTS"):
-            name = next(name for name, each in PAGES.items() if each == path)
-            page.screenshot(path=Path(folder, f"{name}-{width}-{theme}.png"), full_page=True)
     page.emulate_media(color_scheme="dark", media="print")
     page.set_viewport_size({"width": 718, "height": 1000})
     expect(page.get_by_role("heading", level=1)).to_be_visible()
@@ -240,18 +236,6 @@ def test_topics_of_several_verdicts_and_of_a_state_are_found(page: Page) -> None
     page.goto("/")
     page.get_by_role("link", name="1 partition unreadable").click()
     expect(page.locator("a.row")).to_have_text(["events.003"])
-
-
-def test_of_a_cluster_that_is_not_read_nothing_is_listed(page: Page) -> None:
-    """The page says so; of another one it does not."""
-    not_read = page.get_by_text("Cluster far-away is not read now")
-    for cluster, heading in (("far-away", "0 topics"), ("prod", "123 topics")):
-        page.goto("/topics")
-        page.get_by_label("Cluster").select_option(cluster)
-        page.get_by_role("button", name="Show").click()
-        expect(page.get_by_role("heading", level=1)).to_have_text(heading)
-        expect(page.get_by_label("Cluster")).to_have_value(cluster)
-        assert not_read.is_visible() == (cluster == "far-away")
 
 
 def test_the_first_page_is_renewed_and_keeps_focus_and_scroll(page: Page) -> None:

@@ -14,13 +14,11 @@ import pytest
 import yaml
 
 from documentation import values_schema
-from documentation.settings import list_settings
 from tests.chart.rendering import (
     CHART,
     EVERY,
     KUBERNETES,
     ROOT,
-    Manifest,
     helm,
     one,
     pod_of,
@@ -91,8 +89,6 @@ def test_the_schema_of_the_configuration_is_golden(golden: Callable[[str, str], 
     golden(str(values_schema.FILE), values_schema.complete_schema())
 
 
-CLUSTERS: Manifest = {"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}]}
-
 GOOD = sorted((ROOT / "tests/unit/config/good").glob("*.yaml"))
 
 
@@ -109,21 +105,6 @@ def test_what_the_exporter_accepts_the_chart_lets_through() -> None:
         config = json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), default=str))
         rejected = [error.json_path for error in configuration().iter_errors(config)]
         assert set(rejected) <= {"$.history.folder", "$.web.listen"}, path.stem
-
-
-LISTS = {"clusters", "replicas", "overrides", "outages", "calendars", "owners"}
-
-
-def test_a_setting_with_a_typo_is_refused() -> None:
-    """One letter more than the name of a setting is unknown, in its section and in an entry of a list."""
-    for setting in [path for path, _, _ in list_settings() if path.split(".")[0] not in LISTS]:
-        section, _, name = setting.rpartition(".")
-        slip = {f"{name}x": None}
-        [error] = configuration().iter_errors({**CLUSTERS, section: slip} if section else {**CLUSTERS, **slip})
-        assert f"'{name}x' was unexpected" in error.message
-    for section in LISTS:
-        entries = {**CLUSTERS, section: [*CLUSTERS["clusters"], {"namee": "prod"}]}
-        assert "'namee' was unexpected" in " ".join(error.message for error in configuration().iter_errors(entries))
 
 
 def leaves(tree: Any) -> Iterator[str]:

@@ -14,11 +14,6 @@ from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 
 
-def test_every_setting_says_what_it_is() -> None:
-    """Each field of the schema has a docstring, which the page of settings shows."""
-    assert [path for path, section, name in list_settings() if not read_meanings(section)[name]] == []
-
-
 def bounds() -> dict[str, tuple[str, str]]:
     """Each setting whose docstring begins with its bounds, with these. Entries of lists are left out."""
     lists = {name for name, field in Settings.model_fields.items() if field.default == ()}

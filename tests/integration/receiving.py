@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from spark_rollups.report.wording import markdown
 from tests.answers import Reply, replying
@@ -53,7 +52,6 @@ class MailBox:
 
     mails: list[EmailMessage] = field(default_factory=list)
     to: list[str] = field(default_factory=list)
-    users: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
 
     async def handle_RCPT(  # noqa: N802 - the name that aiosmtpd calls
@@ -70,25 +68,11 @@ class MailBox:
         self.to.append(envelope.rcpt_tos[0])
         return "250 OK"
 
-    def authenticate(self, _server: SMTP, _session: Session, _envelope: Envelope, _way: str, given: Any) -> AuthResult:
-        assert isinstance(given, LoginPassword)
-        self.users.append(given.login.decode())
-        return AuthResult(success=given.password.decode() == SECRET, handled=False)
-
 
 @contextmanager
-def mail_server(box: MailBox, tls: ssl.SSLContext | None = None, *, login: bool = False) -> Iterator[str]:
-    """Serve mail; yields ``host:port``. With ``tls`` it offers STARTTLS."""
-    running = Controller(
-        box,
-        hostname="127.0.0.1",
-        port=free_port(),
-        tls_context=tls,
-        require_starttls=tls is not None,
-        authenticator=box.authenticate,
-        auth_required=login,
-        ready_timeout=60,
-    )
+def mail_server(box: MailBox) -> Iterator[str]:
+    """Serve mail; yields ``host:port``."""
+    running = Controller(box, hostname="127.0.0.1", port=free_port(), ready_timeout=60)
     running.start()
     try:
         yield f"localhost:{running.port}"

@@ -7,18 +7,14 @@ import os
 import resource
 import shutil
 import signal
-import ssl
 import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
-import trustme
-from apprise.plugins.slack import NotifySlack
 
 from exporter.clock import SystemClock
 from exporter.commands.delivery import finish
@@ -127,21 +123,6 @@ def test_everybody_gets_the_short_form_with_the_page_and_each_owner_its_own(
     assert "&lt;!channel&gt; &lt;b&gt;*bold*&lt;/b&gt; `x` &amp; [link](http://evil.example)" in text_of(of_b, "html")
 
 
-def test_a_chat_gets_the_short_form_in_which_no_name_is_a_mention(
-    folder: Path, hook: Hook, url: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Slack takes Markdown of its own; a program takes all of it as JSON, with the page."""
-    monkeypatch.setattr(NotifySlack, "webhook_url", url.read_text().strip().replace("json", "http"))
-    slack = written(tmp_path / "slack", "https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ")
-    assert Sent(folder, Recipient(slack, None, "team-b"), Recipient(url)).send() == (0, 0)
-    of_slack, of_program = hook.bodies
-    [message] = of_slack["attachments"]
-    assert message["title"] == "Topic liveness of team-b, week to Tue 2026-03-03: 1 topic died"
-    assert "&lt;!channel&gt;" in message["text"] and "<!channel>" not in message["text"]
-    assert of_program["title"] == "Topic liveness, week to Tue 2026-03-03: 2 topics died"
-    assert [one["filename"] for one in of_program["attachments"]] == ["liveness.html"]
-
-
 def test_a_page_that_is_too_large_is_not_attached_and_the_mail_says_so(folder: Path, box: MailBox, mail: Path) -> None:
     """Postfix takes 10,240,000 bytes by default, and an attachment takes a third more than the page."""
     (folder / "liveness.html").write_bytes(b"x" * (7 * 2**20 + 1))
@@ -222,37 +203,6 @@ def test_servers_that_are_not_there_or_say_nothing_cost_themselves_alone(
     assert "names several recipients" in sent.lines[5]
     assert SECRET not in sent.said()
     assert len(hook.bodies) == 1
-
-
-@contextmanager
-def encrypted_server(box: MailBox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file with the URL of a mail server with STARTTLS that asks for a password; this process trusts it."""
-    authority, offered = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(offered)
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    with mail_server(box, offered, login=True) as address:
-        yield written(
-            tmp_path / "mail-url",
-            f"mailtos://liveness:{SECRET}@{address}?from=liveness@example.org&to=boss@example.org",
-        )
-
-
-def test_an_encrypted_connection_and_a_password(
-    folder: Path, box: MailBox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To a server of a CA that SSL_CERT_FILE names; an unknown CA and a wrong password are told apart."""
-    with encrypted_server(box, tmp_path, monkeypatch) as mail:
-        sent = Sent(folder, Recipient(mail))
-        assert sent.send() == (0, 0), sent.lines
-        assert box.users == ["liveness"]
-        (folder / "deliveries.json").unlink()
-        written(mail, mail.read_text().strip().replace(SECRET, "wrong-one"))
-        assert sent.send() == (0, 1)
-        assert "535" in sent.lines[-1] and "wrong-one" not in sent.said()
-        monkeypatch.delenv("SSL_CERT_FILE")
-        assert sent.send() == (0, 1)
-        assert "certificate verify failed" in sent.lines[-1]
 
 
 def test_a_damaged_record_and_a_full_disk_send_nothing(folder: Path, box: MailBox, mail: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -83,11 +81,8 @@ class Target:
 class Monitoring:
     """Prometheus with our rules, and Alertmanager; seconds where an installation has minutes."""
 
-    def __init__(self, folder: Path, scraped: list[dict[str, Any]], receiver: str, earlier_samples: str = "") -> None:
-        """Prepare in ``folder``: scrape the static targets ``scraped``, send alerts to ``receiver``.
-
-        ``earlier_samples`` are samples of earlier, in OpenMetrics.
-        """
+    def __init__(self, folder: Path, scraped: list[dict[str, Any]], receiver: str) -> None:
+        """Prepare in ``folder``: scrape the static targets ``scraped``, send alerts to ``receiver``."""
         self._folder = folder
         self._prometheus, self._alertmanager = free_port(), free_port()
         for name in ("alerts", "recording"):
@@ -111,10 +106,6 @@ class Monitoring:
             each["webhook_configs"] = [{"url": f"http://{receiver}/", "send_resolved": True}]
         for name, config in (("prometheus", prometheus), ("alertmanager", alertmanager)):
             (folder / f"{name}.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
-        if earlier_samples:
-            (folder / "past.txt").write_text(earlier_samples, encoding="utf-8")
-            blocks = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics"]
-            subprocess.run([*blocks, folder / "past.txt", folder / "prometheus"], check=True, capture_output=True)
 
     @contextmanager
     def running(self) -> Iterator[Monitoring]:
@@ -142,17 +133,6 @@ class Monitoring:
         assert answer.is_success, f"{query}: {answer.text}"
         result: list[dict[str, Any]] = answer.json()["data"]["result"]
         return result
-
-    def wait_until_muted(self, **labels: str) -> None:
-        """Wait until another alert mutes those of these labels in Alertmanager."""
-        alerts = f"http://127.0.0.1:{self._alertmanager}/api/v2/alerts"
-        wanted = [f'{name}="{value}"' for name, value in labels.items()]
-
-        def muted() -> bool:
-            found = get(alerts, params={"filter": wanted}, timeout=10).raise_for_status().json()
-            return bool(found) and all(alert["status"]["inhibitedBy"] for alert in found)
-
-        until(muted, f"{labels} muted")
 
 
 @pytest.fixture(scope="module")
@@ -223,62 +203,3 @@ def test_a_stopped_exporter_is_reported_as_such(monitoring: Monitoring, exporter
     receiver.wait_for_alert("TopicLivenessPartitionsDead", "resolved", topic="orders")
     others = 'ALERTS{alertname=~"TopicLiveness(PartitionsDead|ClusterUnpolled)"}'
     until(lambda: not monitoring.ask(others), "no alert goes on without its exporter")
-
-
-def earlier() -> str:
-    """Samples of 45 minutes in the namespace search: the group billing committed the same, and lagged less."""
-    now = time.time()
-    labels = 'job="topic-liveness",namespace="search",kafka_cluster="prod",consumergroup="billing",topic="orders"'
-    lines = []
-    for metric, value in (("lag", 3), ("current_offset", 38)):
-        name = f"consumergroup:kafka_consumergroup_{metric}:last5m"
-        lines.append(f"# TYPE {name} gauge")
-        lines += [f'{name}{{{labels},partition="0"}} {value} {now - seconds:.0f}' for seconds in range(2700, 30, -60)]
-    return "\n".join([*lines, "# EOF\n"])
-
-
-@pytest.fixture
-def shop() -> Iterator[Target]:
-    """The exporter of one team."""
-    target = Target(ALIVE.replace(f"{LIVE} 1", f"{DEAD} 1"))
-    yield target
-    target.close()
-
-
-@pytest.fixture
-def search() -> Iterator[Target]:
-    """The exporter of another team, of a cluster of the same name."""
-    target = Target(ALIVE)
-    yield target
-    target.close()
-
-
-def test_an_unpolled_cluster_mutes_no_death_of_another_namespace(tmp_path: Path, shop: Target, search: Target) -> None:
-    """Deaths of its own are muted; of another release's cluster of that name deaths, tickets and groups are sent."""
-    for line in (LIVE, LEARNING, POLLED):
-        assert ALIVE.count(f"{line} 1") == 1
-    scraped_ = [
-        {"targets": [target.address], "labels": {"namespace": name}}
-        for name, target in {"shop": shop, "search": search}.items()
-    ]
-    inbox = Target("")
-    try:
-        with Monitoring(tmp_path, scraped_, inbox.address, earlier()).running() as monitoring_:
-            stalled = inbox.wait_for_alert("TopicLivenessGroupStalled", "firing", consumergroup="billing")
-            assert (stalled["labels"]["namespace"], stalled["receiver"]) == ("search", "shop-pager")
-            assert "is 7 records behind" in stalled["annotations"]["description"]
-            inbox.wait_for_alert(BRIDGED, "firing", namespace="shop", topic="orders")
-            shop.exposition = "\n".join(
-                line for line in ALIVE.replace(f"{POLLED} 1", f"{POLLED} 0").splitlines() if "verdict=" not in line
-            )
-            inbox.wait_for_alert("TopicLivenessClusterUnpolled", "firing", namespace="shop")
-            monitoring_.wait_until_muted(alertname=BRIDGED, namespace="shop")
-            search.exposition = ALIVE.replace(f"{LIVE} 1", f"{DEAD} 1").replace(
-                f"{LEARNING} 1", f"{LEARNING.replace('learning', 'dead')} 1\n{OF_NEW}"
-            )
-            death = inbox.wait_for_alert(BRIDGED, "firing", namespace="search", topic="orders")
-            assert (death["labels"]["severity"], death["receiver"]) == ("critical", "shop-pager")
-            ticket = inbox.wait_for_alert(BRIDGED, "firing", namespace="search", topic="new")
-            assert (ticket["labels"]["severity"], ticket["receiver"]) == ("warning", "shop-tickets")
-    finally:
-        inbox.close()

@@ -175,17 +175,6 @@ def test_texts_of_alerts_ask_for_labels_of_the_target() -> None:
     assert all({"cluster", "namespace", "job"} <= set(rule["equal"]) for rule in example["inhibit_rules"])
 
 
-def test_rules_fire_without_series_of_partitions() -> None:
-    """Only what has another branch names them: the story of lost scrapes has none, and every alert fires in it."""
-    by_partition = {metric.name for metric in CATALOGUE if "partition" in metric.labels}
-    # The name of a recorded series quotes that of a metric.
-    named_in = re.compile(r"(?<![:\w])kafka_\w+\b(?!:)")
-    needing = {rule["alert"] for rule in RULES if by_partition & set(named_in.findall(rule["expr"]))}
-    assert needing == {"TopicLivenessReplicationStopped"}
-    story = (HERE / "lost_scrapes.yaml").read_text(encoding="utf-8")
-    assert not (by_partition - {"kafka_replica_state"}) & set(re.findall(r"\bkafka_\w+", story))
-
-
 def counters() -> set[str]:
     """Every counter that an alert reads."""
     kinds = {metric.name: metric.type for metric in CATALOGUE}
@@ -237,56 +226,31 @@ def test_what_rules_and_dashboards_read_is_there_without_series_of_partitions() 
     assert needed <= set(coarse)
 
 
-def test_severity_goes_by_owner_and_tier_as_the_documentation_says(tmp_path: Path) -> None:
-    """The example of docs/alerts.md replaces the rule, by owner or by tier; what it does not match is critical."""
+def test_severity_goes_by_owner_as_the_documentation_says(tmp_path: Path) -> None:
+    """The example of docs/alerts.md replaces the rule; what it does not match is critical."""
     [block] = re.findall(r"```yaml\n(.*?)```", (HERE.parents[1] / "docs" / "alerts.md").read_text("utf-8"), re.DOTALL)
     [labs, nobody] = yaml.safe_load(block)
-    by_tier = labs | {"expr": labs["expr"].replace('owner=~"team-(labs|search)"', 'tier="3"')}
-    assert by_tier != labs
-    topics = {"scratch": ("team-labs", "1"), "stray": ("", "1"), "orders": ("team-shop", "3")}
+    topics = {"scratch": "team-labs", "stray": "", "orders": "team-shop"}
     series = [
         {"series": f'{metric}{{job="topic-liveness",kafka_cluster="prod",topic="{topic}",{more}}}', "values": "1x20"}
-        for topic, (owner, tier) in topics.items()
+        for topic, owner in topics.items()
         for metric, more in (
-            ("kafka_topic_info", f'owner="{owner}",tier="{tier}"'),
+            ("kafka_topic_info", f'owner="{owner}"'),
             ("kafka_topic_verdict", 'verdict="dead"'),
         )
     ]
     firing = 'count by (topic, severity) (ALERTS{alertname="TopicLivenessTopicDead",alertstate="firing"})'
-    for example, severities in (
-        ([labs, nobody], {"scratch": "warning", "stray": "info", "orders": "critical"}),
-        ([by_tier], {"scratch": "critical", "stray": "critical", "orders": "warning"}),
-    ):
-        content = yaml.safe_load((DASHBOARDS / "alerts.yaml").read_text(encoding="utf-8"))
-        replaced = content["groups"][0]["rules"]
-        [place] = [place for place, rule in enumerate(replaced) if rule.get("record") == labs["record"]]
-        replaced[place : place + 1] = example
-        (tmp_path / "alerts.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-        expected = [
-            {"labels": f'{{topic="{topic}",severity="{severity}"}}', "value": 1}
-            for topic, severity in severities.items()
-        ]
-        moment = {"expr": firing, "eval_time": "10m", "exp_samples": expected}
-        test = {"interval": "1m", "input_series": series, "promql_expr_test": [moment]}
-        story = {"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": [test]}
-        (tmp_path / "story.yaml").write_text(yaml.safe_dump(story), encoding="utf-8")
-        promtool("test", "rules", tmp_path / "story.yaml")
-
-
-def routed(**labels: str) -> str:
-    """The receiver that the example of routing gives an alert to."""
-    config = f"--config.file={DASHBOARDS / 'alertmanager.yaml'}"
-    matched = [f"{name}={value}" for name, value in labels.items()]
-    run = subprocess.run(
-        [program("amtool"), "config", "routes", "test", config, *matched], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout.strip()
-
-
-def test_the_example_routes_by_owner_and_severity() -> None:
-    """amtool gives a team its own alerts, tickets apart from pages, and the rest to those who run Kafka."""
-    assert routed(alertname="TopicLivenessTopicDead", owner="team-shop", severity="critical") == "shop-pager"
-    assert routed(alertname="TopicLivenessTopicDead", owner="team-shop", severity="warning") == "shop-tickets"
-    assert routed(alertname="TopicLivenessTopicDead", severity="critical") == "kafka-team"
-    assert routed(alertname="TopicLivenessExporterDown", severity="critical") == "kafka-team"
+    content = yaml.safe_load((DASHBOARDS / "alerts.yaml").read_text(encoding="utf-8"))
+    replaced = content["groups"][0]["rules"]
+    [place] = [place for place, rule in enumerate(replaced) if rule.get("record") == labs["record"]]
+    replaced[place : place + 1] = [labs, nobody]
+    (tmp_path / "alerts.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    severities = {"scratch": "warning", "stray": "info", "orders": "critical"}
+    expected = [
+        {"labels": f'{{topic="{topic}",severity="{severity}"}}', "value": 1} for topic, severity in severities.items()
+    ]
+    moment = {"expr": firing, "eval_time": "10m", "exp_samples": expected}
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": [moment]}
+    story = {"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "story.yaml").write_text(yaml.safe_dump(story), encoding="utf-8")
+    promtool("test", "rules", tmp_path / "story.yaml")

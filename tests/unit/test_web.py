@@ -206,35 +206,6 @@ def test_ipv6_wildcard_serves_both_families(pages: Shown, listen: str) -> None:
             assert get(f"http://{host}:{running.port}/-/healthy").status_code == 200
 
 
-BIG = b"x" * 200_000
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"GET /" + BIG + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /api/v1/topics?search=" + BIG + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX-Big: " + BIG + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-Many: x\r\n" * 20_000 + b"\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX-Zero: \0\r\n\r\n",
-        b"\x16\x03\x01\x02\x00" * 100,
-    ],
-    ids=["path", "query", "header", "headers", "zero byte", "TLS"],
-)
-def test_what_is_too_large_or_no_request_is_refused(server: WebServer, client: httpx.Client, sent: bytes) -> None:
-    """A long URL, a large header, many of them and what is no HTTP: 400 or the end, and the next client is served."""
-    received = b""
-    with connect(server) as connection:
-        with contextlib.suppress(ConnectionError):  # the end may come while it still sends
-            connection.sendall(sent)
-        with contextlib.suppress(ConnectionResetError):
-            while block := connection.recv(65536):
-                received += block
-    assert received == b"" or received.startswith(b"HTTP/1.1 400 Bad Request")
-    assert b"xxx" not in received
-    assert client.get("/-/healthy").status_code == 200
-
-
 def test_half_open_requests_block_nobody_and_are_closed(server: WebServer, client: httpx.Client) -> None:
     """With 300 clients that never finish their request, /metrics answers at once, and all 300 are closed."""
     threads = threading.active_count()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import bcrypt
@@ -203,15 +203,6 @@ def test_users_are_asked_for_their_password(folder: Path) -> None:
             assert scrape(server, headers={"Authorization": header}).status_code == 401
         for path in ("/", "/-/healthy", "/no-such-page"):
             assert get(f"http://{server.address}{path}").status_code == 401
-
-
-def test_clients_that_shake_no_hands_cost_a_scrape_nothing(folder: Path) -> None:
-    """Hundreds of them are connected, and a scrape over TLS is answered."""
-    with serving(folder, f"{CERT}}}") as server, ExitStack() as silent:
-        for number in range(300):
-            one = silent.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
-            one.sendall((b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n")[number % 3])
-        assert scrape(server, context()).status_code == 200
 
 
 def test_tls_is_neither_added_nor_taken_away_without_a_restart(folder: Path) -> None:
