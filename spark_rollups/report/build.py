@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
@@ -77,12 +77,6 @@ _SECTIONS = (
         "no-leader and leader-unreachable: look at the brokers. unauthorized: grant DESCRIBE on the topic.",
     ),
     ReportSection(
-        "gone",
-        "Gone",
-        "Dead {then} and no longer in the inventory: deleted, or made again under the same name.",
-        "Nothing to do.",
-    ),
-    ReportSection(
         "retired",
         "Retired",
         "Silent for 28 days or longer and dead for a week at least, or retired by configuration; no longer alarmed.",
@@ -123,11 +117,8 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links = NO_LINKS) -> R
         return whole
     parts = []
     for owner in {row.about.owner: None for row in facts.judged}:
-        judged, then = (
-            None if rows is None else tuple(row for row in rows if row.about.owner == owner)
-            for rows in (facts.judged, facts.week_ago)
-        )
-        mine = replace(facts, judged=judged or (), week_ago=then, incidents=(), drops=(), alarms=())
+        judged = tuple(row for row in facts.judged if row.about.owner == owner)
+        mine = replace(facts, judged=judged, week_ago=None, incidents=(), drops=(), alarms=())
         part = _report(mine, zone, links, owner or "Topics without an owner")
         to_do = part.candidates or part.cut_off or any(part.section(key).entries for key in ACTION)
         page = f"owners/{_page(owner)}" if to_do else None
@@ -147,18 +138,15 @@ def _to_do_first(part: Report) -> tuple[bool, int, int, int, str]:
 
 
 def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) -> Report:
-    entries, compared = _entries(facts), name_comparison(facts, zone)
-    sections = tuple(
-        replace(one, meaning=one.meaning.format(then=compared), entries=_sorted(one.key, entries.get(one.key, ())))
-        for one in _SECTIONS
-    )
+    entries = _entries(facts)
+    sections = tuple(replace(one, entries=_sorted(one.key, entries.get(one.key, ()))) for one in _SECTIONS)
     topics = add_advice(sorted((row for row in facts.judged if row.is_topic), key=_name))
     candidates = candidates_of(topics)
     counts = _counts(sections, topics, candidates, facts.week_ago)
     return Report(
         as_of=facts.as_of,
         week_ago_as_of=facts.week_ago_as_of,
-        compared_with=compared,
+        compared_with=name_comparison(facts, zone),
         summary=summary(counts, facts, zone, whose),
         counts=counts,
         warnings=tuple(warnings(facts, zone)),
@@ -177,8 +165,8 @@ def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) 
     )
 
 
-def _count_verdicts(topics: Iterable[Entry], week_ago: Iterable[Entry] | None) -> tuple[VerdictCount, ...]:
-    now, then = (Counter(topic.finding.verdict for topic in of) for of in (topics, week_ago or ()))
+def _count_verdicts(topics: Iterable[Entry], week_ago: Mapping[str, int] | None) -> tuple[VerdictCount, ...]:
+    now, then = Counter(topic.finding.verdict for topic in topics), Counter(week_ago or {})
     return tuple(
         VerdictCount(verdict.value, now[verdict], None if week_ago is None else then[verdict])
         for verdict in Verdict
@@ -211,9 +199,6 @@ def _entries(facts: Facts) -> dict[str, list[Entry]]:
             entries["unreadable"].append(topic)
         elif unreadable:
             entries["unreadable"].append(_join(unreadable))
-    now = {row.key for row in facts.judged}
-    then = facts.week_ago or ()
-    entries["gone"] = [row for row in then if row.finding.verdict in _GONE_SILENT and row.key not in now]
     return entries
 
 
@@ -255,7 +240,7 @@ def _sorted(section: str, entries: Iterable[Entry]) -> tuple[Entry, ...]:
 def _urgency(section: str, finding: StreamFinding) -> float:
     when = finding.overdue_since if section in ("newly-dead", "still-dead") else None
     if section == "revived" and finding.revival is not None:
-        when = finding.revival.advanced_at
+        when = finding.revival.dead_until
     elif section == "abandoned":
         return -(finding.last_advance or finding.dead_since or datetime.max.replace(tzinfo=UTC)).timestamp()
     elif section == "suspect":
@@ -271,7 +256,7 @@ def _counts(
     sections: Iterable[ReportSection],
     topics: Sequence[Entry],
     candidates: Iterable[Entry],
-    week_ago: Iterable[Entry] | None,
+    week_ago: Mapping[str, int] | None,
 ) -> SummaryCounts:
     count = {section.key: section.count for section in sections}
     sizes = [size for topic in candidates if (size := topic.about.disk_bytes) is not None]
@@ -284,14 +269,10 @@ def _counts(
         abandoned=count["abandoned"],
         too_new=count["learning"],
         without_records=count["never-written"].topics + count["empty"].topics,
-        dead_topics=_count_dead(topics),
-        dead_topics_week_ago=None if week_ago is None else _count_dead(week_ago),
+        dead_topics=sum(topic.finding.verdict == Verdict.DEAD for topic in topics),
+        dead_topics_week_ago=None if week_ago is None else week_ago.get(Verdict.DEAD, 0),
         bytes_to_win_back=sum(sizes) if sizes else None,
     )
-
-
-def _count_dead(topics: Iterable[Entry]) -> int:
-    return sum(topic.finding.verdict == Verdict.DEAD for topic in topics)
 
 
 def _page(owner: str | None) -> str:

@@ -1,11 +1,11 @@
-"""What the daily history adds to a verdict: how it was written of late, and when it came back."""
+"""What the daily history adds to a verdict: how it was written of late."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -13,9 +13,6 @@ from pyspark.sql import functions as F
 
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.model import CHART_DAYS, DRAWN, Day, Entry, TopicKey
-
-_REVIVALS = 1000
-"""Number of revivals for which the first advance is looked up."""
 
 _DAY_HOURS = 24
 
@@ -25,28 +22,18 @@ _Key = tuple[str, str, str | None, int | None]
 _Days = Mapping[date, Mapping[str, Any]]
 
 
-def add_history(
+def add_charts(
     judged: Sequence[Entry], daily: DataFrame, days_seen: Mapping[str, set[date]], as_of: datetime
 ) -> list[Entry]:
-    """Add charts to what needs action, and to each revival the first advance after the silence."""
+    """Add charts to the first findings that need action."""
     alarming = [row for row in judged if row.finding.verdict in (Verdict.DEAD, Verdict.SUSPECT)]
     drawn = {_key(row) for row in sorted(alarming, key=_rank)[:DRAWN]}
-    silences = {
-        _key(row): row.finding.revival.silent_since
-        for row in judged
-        if row.finding.revival is not None and row.finding.revival.silent_since is not None
-    }
-    silences = dict([*silences.items()][:_REVIVALS])
-    if not drawn | silences.keys():
+    if not drawn:
         return list(judged)
-    since = as_of.date() - timedelta(days=CHART_DAYS - 1)
-    days = _days(daily, drawn | silences.keys(), min([since, *(silent.date() for silent in silences.values())]))
+    days = _days(daily, drawn, as_of.date() - timedelta(days=CHART_DAYS - 1))
     charted = []
     for row in judged:
         finding, key = row.finding, _key(row)
-        if key in silences and finding.revival is not None:
-            later = (at for day in days[key].values() for at in _advances(day) if at > silences[key])
-            finding = replace(finding, revival=replace(finding.revival, advanced_at=min(later, default=None)))
         if key in drawn:
             begin = date.max if finding.history_start is None else finding.history_start.date()
             seen = {day for day in days_seen.get(row.cluster, set()) if day >= begin}
@@ -69,18 +56,12 @@ def _days(daily: DataFrame, keys: set[_Key], since: date) -> Mapping[_Key, _Days
     numbers = sorted({partition for *_, partition in keys if partition is not None})
     chosen = F.col("topic").isin(sorted({topic for _, topic, *_ in keys}))
     chosen &= F.col("partition").isNull() | F.col("partition").isin(numbers)
-    columns = ("date", "active", "counted", "records", "first_ms", "hour_records")
+    columns = ("date", "active", "counted", "records", "hour_records")
     rows = daily.where((F.col("date") >= F.lit(since)) & chosen).select(*_KEY, *columns)
     found: dict[_Key, dict[date, Any]] = defaultdict(dict)
     for row in rows.toArrow().to_pylist():
         found[row["cluster"], row["topic"], row["topic_id"], row["partition"]][row["date"]] = row
     return found
-
-
-def _advances(row: Mapping[str, Any]) -> list[datetime]:
-    hours = [hour for hour in range(_DAY_HOURS) if row["active"] >> hour & 1]
-    midnight = datetime.combine(row["date"], time(), UTC)
-    return [midnight + timedelta(hours=h, milliseconds=ms) for h, ms in zip(hours, row["first_ms"], strict=False)]
 
 
 def chart_of(days: _Days, seen: set[date], as_of: datetime) -> tuple[Day, ...]:

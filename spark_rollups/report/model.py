@@ -6,6 +6,7 @@ them is laid out is the renderer's concern.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from exporter.domain.groups.readers import Readership
 from exporter.domain.links import Links
 
-REPORT_VERSION = 5
+REPORT_VERSION = 6
 """Version of the JSON form; raised when a field changes its meaning or goes."""
 
 WEEK = timedelta(days=7)
@@ -42,13 +43,13 @@ class TopicKey(NamedTuple):
 class Revival:
     """A death that an advance has cleared.
 
-    ``silent_since`` is the last advance before it, ``dead_since`` the moment it counted as dead,
-    ``advanced_at`` the first advance after it where the daily history has it.
+    ``silent_since`` is the last advance before it, ``dead_since`` the moment it counted as dead, ``dead_until`` that of
+    the last verdicts in which it was: it was written again since.
     """
 
     silent_since: datetime | None
     dead_since: datetime | None
-    advanced_at: datetime | None
+    dead_until: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ class SummaryCounts:
 
 @dataclass(frozen=True, slots=True)
 class VerdictCount:
-    """How many topics have a verdict, now and a week ago; None where no verdicts of then are on record."""
+    """How many topics have a verdict, now and a week ago; None in the part of an owner, or without verdicts of then."""
 
     verdict: str
     topics: int
@@ -330,17 +331,16 @@ class Facts:
     """Everything the report needs.
 
     ``judged`` holds all topics, and the partitions that their topic does not represent, each with one finding: neither
-    ``live`` nor ``quiet``, or unreadable, or revived. ``week_ago`` are all topics in the verdicts of
-    ``week_ago_as_of``. ``asked_for`` is the moment for which the report was asked, ``first_as_of`` that of the oldest
-    verdicts. ``drops`` and ``alarms`` are sentences.
+    ``live`` nor ``quiet``, or unreadable, or revived. ``week_ago`` is how many topics had each verdict in those of
+    ``week_ago_as_of``. ``asked_for`` is the moment for which the report was asked. ``drops`` and ``alarms`` are
+    sentences.
     """
 
     as_of: datetime
     asked_for: datetime | None = None
-    first_as_of: datetime | None = None
     week_ago_as_of: datetime | None = None
     judged: tuple[Entry, ...] = ()
-    week_ago: tuple[Entry, ...] | None = None
+    week_ago: Mapping[str, int] | None = None
     incidents: tuple[PastIncident, ...] = ()
     coverage: tuple[ClusterCoverage, ...] = ()
     drops: tuple[str, ...] = ()

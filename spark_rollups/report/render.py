@@ -91,7 +91,7 @@ def _context(report: Report) -> dict[str, Any]:
         "owner_names": [part.owner for part in report.owners if part.owner is not None],
         "others": [section for section in report.sections if section.key not in (*ACTION, *_ABOVE)],
         "meanings": wording.VERDICT_MEANINGS,
-        "clusters": sorted({topic.cluster for topic in (*report.topics, *report.section("gone").entries)}),
+        "clusters": sorted({topic.cluster for topic in report.topics}),
         "live": [
             topic for topic in report.topics if topic.finding.verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)
         ],

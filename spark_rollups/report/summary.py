@@ -93,8 +93,10 @@ def _compared(counts: SummaryCounts, facts: Facts, zone: tzinfo) -> str:
     of_all = f"{now:,} of {plural(topics, f'{other}topic')} {'is' if now == 1 else 'are'} dead now"
     if not now:
         of_all = f"no {other}topic is dead now" if topics == 1 else f"none of {topics:,} {other}topics is dead now"
-    if before is None:
+    if facts.week_ago_as_of is None:
         return f"{of_all}; there are no verdicts of a week ago to compare with"
+    if before is None:
+        return of_all  # of an owner
     if now == before:
         return f"{of_all}, as many as {name_comparison(facts, zone)}"
     return f"{of_all}, {abs(now - before):,} {'more' if now > before else 'fewer'} than {name_comparison(facts, zone)}"
@@ -140,12 +142,10 @@ def _coverage_warning(coverage: ClusterCoverage, facts: Facts, zone: tzinfo) -> 
 
 def notes(facts: Facts, zone: tzinfo) -> Iterable[str]:
     """Return how new deaths were recognised where there are no verdicts of a week ago."""
-    if (not facts.judged and not facts.week_ago) or (facts.week_ago_as_of is not None and not facts.compared_late):
-        return
-    if facts.week_ago_as_of is not None:
-        since = f"There are no verdicts of a week ago; the newest before are of {moment(facts.week_ago_as_of, zone)}"
-    elif facts.first_as_of is None or facts.first_as_of >= facts.as_of:
-        since = "These are the first verdicts on record"
-    else:
-        since = f"The verdicts on record begin {moment(facts.first_as_of, zone)}, less than a week before these"
-    yield f"{since}: deaths of this week are those whose silence passed its limit this week."
+    if facts.judged and (facts.week_ago_as_of is None or facts.compared_late):
+        newest = facts.week_ago_as_of
+        before = "" if newest is None else f"; the newest before are of {moment(newest, zone)}"
+        yield (
+            f"There are no verdicts of a week ago{before}: deaths of this week are those whose silence passed its "
+            "limit this week."
+        )

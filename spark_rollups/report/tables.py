@@ -6,8 +6,8 @@ findings that differ from those of their topic; never with all partitions.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report.charts import add_history
+from spark_rollups.report.charts import add_charts
 from spark_rollups.report.coverage import read_coverage, read_drops
 from spark_rollups.report.model import (
     REVIVAL_SPAN,
@@ -69,18 +69,19 @@ def read_facts(
     week_ago_as_of = max((run for run in runs if run <= as_of - WEEK), default=None)
     judged = _judged(verdicts, as_of, week_ago_as_of)
     earlier = _earlier(verdicts, week_ago_as_of, as_of)
-    then = list(_topics_at(earlier, week_ago_as_of))
-    clusters = {row.cluster for row in (*then, *judged)}
-    clusters_seen, days_seen = read_coverage(tables.read("coverage"), as_of, clusters)
-    judged = add_history(judged, tables.read("daily"), days_seen, as_of)
-    keys = {row.key for row in (*then, *judged)}
+    week_ago = Counter[str]()
+    for row in earlier:
+        if row["as_of"] == week_ago_as_of and row["whole"]:
+            week_ago[row["verdict"]] += row["rows"]
+    clusters_seen, days_seen = read_coverage(tables.read("coverage"), as_of, {row.cluster for row in judged})
+    judged = add_charts(judged, tables.read("daily"), days_seen, as_of)
+    keys = {row.key for row in judged}
     about = read_topic_facts(tables.read("relations"), tables.read("inventory"), keys, as_of)
     return Facts(
         as_of=as_of,
-        first_as_of=runs[0] if runs else None,
         week_ago_as_of=week_ago_as_of,
         judged=tuple(replace(row, about=about[row.key]) for row in judged),
-        week_ago=None if week_ago_as_of is None else tuple(replace(row, about=about[row.key]) for row in then),
+        week_ago=None if week_ago_as_of is None else week_ago,
         incidents=_incidents(earlier, [run for run in runs if run > as_of - WEEK]),
         coverage=clusters_seen,
         drops=read_drops(tables.read("drops"), as_of) if tables.exists("drops") else (),
@@ -136,35 +137,26 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
         "dead_a_week_ago",
         F.col("was.last_advance").alias("was_last_advance"),
         F.col("was.expected_by").alias("was_expected_by"),
+        F.col("was.as_of").alias("was_as_of"),
     )
     return [_entry(row) for row in _collected(reported)]
 
 
 def _entry(row: _Row) -> Entry:
-    revival = Revival(row["was_last_advance"], row["was_expected_by"], None) if row["revived"] else None
+    revival = Revival(row["was_last_advance"], row["was_expected_by"], row["was_as_of"]) if row["revived"] else None
     finding = StreamFinding(**{name: row[name] for name in (*_OF_FINDING, "dead_a_week_ago")}, revival=revival)
     return Entry(**{name: row[name] for name in _OF_TOPIC}, findings=(finding,))
 
 
 def _earlier(verdicts: DataFrame, week_ago: datetime | None, as_of: datetime) -> list[_Row]:
-    then = F.lit(False) if week_ago is None else F.col("as_of") == F.lit(week_ago)
-    held = (F.col("verdict") == Verdict.HELD.value) & F.col("as_of").between(F.lit(as_of - WEEK), F.lit(as_of))
+    """Return how many topics had each verdict a week ago, and what was held in the week, by run."""
     whole = F.col("partition").isNull()
-    of_topic = ("topic", "topic_id", "partitions", "last_advance", "expected_by", "silence_seconds", "evidence")
-    return _collected(
-        verdicts.where((then & whole) | held)
-        .groupBy("as_of", "cluster", whole.alias("whole"), "verdict", "incident")
-        .agg(F.count("*").alias("rows"), F.collect_list(F.when(whole, F.struct(*of_topic))).alias("topics"))
-    )
-
-
-def _topics_at(earlier: Sequence[_Row], at: datetime | None) -> Iterator[Entry]:
-    for row in earlier:
-        for topic in row["topics"] if row["as_of"] == at else ():
-            columns = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
-            dead = row["verdict"] in _DEAD
-            finding = StreamFinding(partition=None, verdict=row["verdict"], dead_a_week_ago=dead, **columns)
-            yield Entry(row["cluster"], topic["topic"], topic["topic_id"], topic["partitions"], 0, (finding,))
+    then = F.lit(False) if week_ago is None else (F.col("as_of") == F.lit(week_ago)) & whole
+    is_held = F.col("verdict") == Verdict.HELD.value
+    held = is_held & F.col("as_of").between(F.lit(as_of - WEEK), F.lit(as_of))
+    topics = F.collect_list(F.when(whole & is_held, F.struct("topic", "evidence")))
+    by_run = verdicts.where(then | held).groupBy("as_of", "cluster", whole.alias("whole"), "verdict", "incident")
+    return _collected(by_run.agg(F.count("*").alias("rows"), topics.alias("topics")))
 
 
 def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[PastIncident, ...]:

@@ -118,7 +118,7 @@ def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSess
     assert {"payments.settled", "orders"} < set(topics(paths)["newly-dead"])
     plain = json.loads(text(paths.json))
     assert [warning.split(":")[0] for warning in plain["warnings"]] == ["edge|<b>", "prod"]
-    assert plain["notes"][0].startswith("These are the first verdicts on record")
+    assert plain["notes"][0].startswith("There are no verdicts of a week ago: deaths of this week are those")
     days = plain["sections"][0]["entries"][-1]["findings"][0]["days"]
     assert [day["hours"] for day in days] == [None] * 28
     assert plain["week_ago_as_of"] is None
@@ -144,7 +144,7 @@ def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, tmp_path: Pa
 def test_a_rollup_that_finds_no_topic_is_reported_in_place_of_earlier_verdicts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """All were deleted, or may not be seen any more: what was dead is gone, and a warning says that nothing is left."""
+    """All were deleted, or may not be seen any more: a warning says that nothing is left."""
     write_table(
         spark,
         tmp_path,
@@ -155,7 +155,7 @@ def test_a_rollup_that_finds_no_topic_is_reported_in_place_of_earlier_verdicts(
     published.parent.mkdir()
     published.write_text(json.dumps({"as_of": AS_OF.isoformat(), "rows": 0}), encoding="utf-8")
     paths = write_report(Tables(spark, tmp_path), as_of=None, asked_for=AS_OF + HOUR, output=None)
-    assert (paths.as_of, topics(paths)) == (AS_OF, {"gone": ["died"]})
+    assert (paths.as_of, topics(paths)) == (AS_OF, {})
     plain = json.loads(text(paths.json))
     assert plain["summary"].endswith("none of 0 topics is dead now, 1 fewer than a week ago.")
     assert [warning.split(" as of ")[0] for warning in plain["warnings"]][:1] == ["No topic has a verdict"]
@@ -197,7 +197,7 @@ def test_only_an_advance_of_the_same_topic_is_a_revival(spark: SparkSession, tmp
         ],
     )
     paths = write_report(Tables(spark, tmp_path), as_of=None, output=None)
-    assert topics(paths) == {"suspect": ["back-but-quiet"], "revived": ["back-again"], "gone": ["made-again"]}
+    assert topics(paths) == {"suspect": ["back-but-quiet"], "revived": ["back-again"]}
 
 
 def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) -> None:

@@ -79,14 +79,11 @@ def facts(
         owned = TopicFacts(owner=(owners or {}).get(row.topic))
         return replace(row, about=(about or {}).get(row.key, owned))
 
-    if changes.get("week_ago") is not None:
-        changes["week_ago"] = tuple(map(around, changes["week_ago"]))
     made = Facts(
         as_of=AS_OF,
         judged=tuple(map(around, rows)),
         coverage=(ClusterCoverage("prod", AS_OF, 900.0, (), 1.0),),
         week_ago_as_of=AS_OF - 7 * DAY,
-        first_as_of=AS_OF - 30 * DAY,
     )
     return replace(made, **changes)
 
@@ -171,8 +168,7 @@ def test_single_partitions_stand_apart_from_dead_topics_and_old_deaths_from_new_
     report = build_report(facts([*judged(finding(None, "live"), finding(2, "dead"), partitions=12), *old]))
     assert places(report) == {"newly-dead": [("partitions", (2,))], "still-dead": [("partitions", (1, 3))]}
     assert report.summary == (
-        "In the week to Tue 2026-03-03, 1 partition died and 2 partitions are still dead; no topic is dead now; "
-        "there are no verdicts of a week ago to compare with."
+        "In the week to Tue 2026-03-03, 1 partition died and 2 partitions are still dead; no topic is dead now."
     )
     assert "partition 2 of 12" in render_markdown(report)
 
@@ -192,18 +188,16 @@ def test_after_a_pause_of_the_rollup_the_report_names_the_day_that_it_compares_w
         *judged(finding(None, "dead", dead_for=2 * DAY), key=TopicKey("prod", "a", None), partitions=1),
         *judged(finding(None, "dead", dead_for=20 * DAY), key=TopicKey("prod", "b", None), partitions=1),
     ]
-    week_ago = topics(a="live", b="live", c="dead")
-    found = facts(rows, owners=dict.fromkeys("ab", "team-a"), week_ago=week_ago)
+    found = facts(rows, owners=dict.fromkeys("ab", "team-a"), week_ago={"live": 2, "dead": 1})
     report = build_report(replace(found, week_ago_as_of=AS_OF - 35 * DAY))
-    assert places(report).keys() == {"newly-dead", "still-dead", "gone"}
+    assert places(report).keys() == {"newly-dead", "still-dead"}
     assert report.summary.endswith("2 of 2 topics are dead now, 1 more than on Tue 2026-01-27.")
-    assert report.section("gone").meaning.startswith("Dead on Tue 2026-01-27 and no longer in the inventory")
     [note] = report.notes
     assert note.startswith("There are no verdicts of a week ago; the newest before are of Tue 2026-01-27 12:00 UTC: ")
     assert "a week ago" not in (render_html(report) + render_markdown(report)).replace(note, "")
     later = build_report(replace(found, week_ago_as_of=AS_OF - 8 * DAY))
     assert later.summary.endswith("1 more than a week ago.")
-    assert places(later).keys() == {"newly-dead", "gone"}
+    assert places(later).keys() == {"newly-dead"}
 
 
 def test_ten_thousand_deaths_stay_readable_and_are_complete_in_the_json() -> None:
@@ -260,17 +254,17 @@ def test_what_makes_a_report_less_true_is_stated_at_the_top_of_all_three_forms()
 
 
 def test_every_topic_is_counted_once_beside_the_change_since_last_week() -> None:
-    """Of the whole and of an owner, also one that is gone since; the verdicts of all topics add up to their number."""
+    """The verdicts of all topics add up to their number. The part of an owner has no change."""
     rows = topics(a="dead", b="dead", c="live", d="live")
-    then = {"a": "live", "b": "live", "c": "live", "gone": "dead", "other": "suspect"}
-    owners = dict.fromkeys(("a", "b", "c", "gone"), "team-a")
-    report = build_report(facts(rows, owners=owners, week_ago=topics(**then)))
+    owners = dict.fromkeys("abc", "team-a")
+    report = build_report(facts(rows, owners=owners, week_ago={"live": 3, "dead": 1, "suspect": 1}))
     assert report.summary.endswith("2 of 4 topics are dead now, 1 more than a week ago.")
     [part, _] = report.owners
-    assert part.summary == "team-a: 2 topics died; 2 of 3 topics are dead now, 1 more than a week ago."
-    html, markdown, _ = forms(part)
-    assert "3 topics in all: 1 live (-2), 2 dead (+1). In brackets: " in markdown
-    for now, before, change in (("1", "3", "-2"), ("2", "1", "+1")):
+    assert part.summary == "team-a: 2 topics died; 2 of 3 topics are dead now."
+    html, markdown, _ = forms(report)
+    assert "4 topics in all: 2 live (-1), 0 suspect (-1), 2 dead (+1). In brackets: " in markdown
+    assert "3 topics in all: 1 live, 2 dead." in render_markdown(part) and 'class="delta"' not in render_html(part)
+    for now, before, change in (("2", "3", "-1"), ("2", "1", "+1")):
         tile = rf'</span>{now}</b> \w+ <span class="delta" title="{before} a week ago">\{change}</span>'
         assert re.search(tile, html)
 
