@@ -42,7 +42,7 @@ def _config() -> Schema:
     }
     sections["history"]["properties"]["folder"] = {
         "type": ["string", "null"],
-        "pattern": "^(/var/lib/topic-liveness/?$|(s3a?|gs|abfss?|hdfs)://[^/])",
+        "pattern": "^(/var/lib/topic-liveness/?$|(s3a?|gs|abfss?)://[^/])",
         "description": "A URI of object storage. Without it history lies on the volume of the chart.",
     }
     return config

@@ -22,7 +22,7 @@ from exporter.storage.storage_errors import storage_calls
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs")
+SCHEMES = ("s3", "gs", "abfs", "abfss")
 """Object storage that is spoken to; ``s3a`` is taken for ``s3``, and ``file`` is a folder of this host."""
 
 CONNECT_SECONDS = 10.0
@@ -43,7 +43,7 @@ class ObjectPath:
     """A name in object storage; as a ``pathlib.Path`` it is made of parts, and it is no path of this host."""
 
     root: str
-    """Storage and bucket: ``s3://bucket``, ``abfss://container@account.dfs.core.windows.net``, ``hdfs://host:8020``."""
+    """Storage and bucket: ``s3://bucket``, ``abfss://container@account.dfs.core.windows.net``."""
     path: PurePosixPath
     """What follows, without a slash in front."""
 
@@ -188,25 +188,19 @@ def file_info(path: Location) -> Stored | None:
         return _stored(path, storage.get_file_info(name))
 
 
-def put(path: Location, write: Callable[[IO[bytes]], object]) -> int:
-    """Make or replace a file with what ``write`` writes, whole or not at all; return its size in bytes.
+def put(path: Location, write: Callable[[IO[bytes]], object]) -> None:
+    """Make or replace a file with what ``write`` writes, whole or not at all.
 
     When this returns, it survives a crash of the machine. Raises OSError.
     """
     if isinstance(path, Path):
-        return _put_file(path, write)
+        _put_file(path, write)
+        return
     content = io.BytesIO()
     write(content)
     storage, name = _within(path)
     with storage_calls(path):
-        if storage.type_name != "hdfs":
-            _put_object(storage, name, content)
-            return content.tell()
-        storage.create_dir(_within(path.parent)[1], recursive=True)
-        draft = _within(path.with_name(f".{path.name}.{os.getpid()}"))[1]
-        _put_object(storage, draft, content)
-        storage.move(draft, name)
-    return content.tell()
+        _put_object(storage, name, content)
 
 
 def move(path: Location, target: Location) -> None:
@@ -285,7 +279,7 @@ def _regular(path: Path | os.DirEntry[str]) -> os.stat_result | None:
     return seen if stat.S_ISREG(seen.st_mode) else None
 
 
-def _put_file(path: Path, write: Callable[[IO[bytes]], object]) -> int:
+def _put_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("wb") as file:
@@ -295,13 +289,11 @@ def _put_file(path: Path, write: Callable[[IO[bytes]], object]) -> int:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-            size = file.tell()
             draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
     sync(path.parent)
-    return size
 
 
 def _put_object(storage: FileSystem, name: str, content: io.BytesIO) -> None:

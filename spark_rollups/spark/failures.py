@@ -33,11 +33,8 @@ _CHECKPOINT = (
 )
 _KILLED = (
     "The system kills what takes more memory than there is: raise the limit of the pod, or on a cluster "
-    "--conf spark.executor.memoryOverhead=2g, and run it again"
-)
-_LOST = (
-    "Run it again. Where that comes back, give executors more memory: --conf spark.executor.memory=4g where one ended "
-    "with 52, --conf spark.executor.memoryOverhead=2g where it was killed (137)"
+    "--conf spark.executor.memoryOverhead=2g (--conf spark.executor.memory=4g where an executor ended with 52), and "
+    "run it again"
 )
 
 _UNKNOWN = (
@@ -49,16 +46,10 @@ _NEXT_STEPS: Mapping[str, str] = {
     "AccessDeniedException": _RIGHTS,
     "DELTA_INVALID_PROTOCOL_VERSION": _NEWER,
     "DELTA_UNSUPPORTED_FEATURES": _NEWER,
-    "ExecutorLostFailure": _LOST,
-    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND": _LOST,
+    "ExecutorLostFailure": _KILLED,
+    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND": _KILLED,
     "Python worker exited": _KILLED,
-    "DELTA_CONCURRENT": "Another program wrote to that table at the same moment: run it again, when that one is done",
     "No space left on device": "Free some space there and run it again",
-    "UnsatisfiedLinkError": (
-        "Java cannot load native code from its folder of temporary files: name one with TMPDIR that is not mounted "
-        "noexec, and run it again"
-    ),
-    "UnknownHostException": "Correct that name, or make it resolve on this host, and run it again",
     "DELTA_MISSING_PART_FILES": _CHECKPOINT,
     "DELTA_VERSIONS_NOT_CONTIGUOUS": _DAMAGED,
     "DELTA_TRUNCATED_TRANSACTION_LOG": _DAMAGED,

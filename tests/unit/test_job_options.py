@@ -55,11 +55,7 @@ def test_a_moment_that_no_calendar_has_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("option", "text", "fault"),
     [
-        (
-            "--overrides",
-            '[{"topics": "orders", "max_silence": "2h"}]',
-            "0.max_silence: unknown key; known are topics, ",
-        ),
+        ("--overrides", '[{"topics": "orders", "max_silence": "2h"}]', "0.max_silence: Unexpected keyword argument"),
         (
             "--overrides",
             '[{"topics": "a", "retired": true}, {"topics": "b"}]',
@@ -67,10 +63,10 @@ def test_a_moment_that_no_calendar_has_is_refused(text: str) -> None:
         ),
         ("--overrides", '[{"topics": "a", "retired": true, "muted_until": 1}]', "0: must set exactly one of max"),
         ("--overrides", '[{"topics": "(", "retired": true}]', "0.topics: must be a regular expression"),
-        ("--outages", '[{"topics": "a", "since": 1, "until": 2, "clusters": "x"}]', "0.clusters: unknown key"),
-        ("--calendars", '[{"topics": "a", "calendar": "FR", "days": [], "zone": "UTC"}]', "0.zone: unknown key"),
+        ("--outages", '[{"topics": "a", "since": 1, "until": 2, "clusters": "x"}]', "0.clusters: Unexpected keyword"),
+        ("--calendars", '[{"topics": "a", "calendar": "FR", "days": [], "zone": "UTC"}]', "0.zone: Unexpected keyword"),
         ("--calendars", '[{"topics": "(", "calendar": "FR", "days": []}]', "0.topics: must be a regular expression"),
-        ("--links", '{"runbooks": "https://x"}', "runbooks: unknown key"),
+        ("--links", '{"runbooks": "https://x"}', "runbooks: Unexpected keyword"),
         ("--overrides", '[{"retired": true}]', "0.topics: Field required"),
     ],
 )

@@ -85,9 +85,9 @@ def test_a_holder_whose_renewal_took_longer_than_its_lease_has_lost_it_and_takes
     assert not failures
     lease = Lease(FOLDER, renew_seconds=RENEW, expiry_seconds=EXPIRY)
 
-    def slow(path: ObjectPath, write: Callable[[Any], object]) -> int:
+    def slow(path: ObjectPath, write: Callable[[Any], object]) -> None:
         time.sleep(EXPIRY)
-        return put(path, write)
+        put(path, write)
 
     monkeypatch.setattr("spark_rollups.store.lock.put", slow)
     until(lambda: not lease.sure, "a lease that is not sure", 20)

@@ -26,7 +26,6 @@ from tests.answers import answering
         ("s3a://bucket/a", "s3://bucket", "a"),
         ("gs://bucket", "gs://bucket", "."),
         ("abfss://box@account.dfs.core.windows.net/a", "abfss://box@account.dfs.core.windows.net", "a"),
-        ("hdfs://name-node:8020/a/b", "hdfs://name-node:8020", "a/b"),
     ],
 )
 def test_a_uri_names_a_folder_in_object_storage(text: str, root: str, path: str) -> None:
@@ -44,7 +43,7 @@ def test_a_uri_names_a_folder_in_object_storage(text: str, root: str, path: str)
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("s4://bucket/a", "must be a path, or a URI that begins with s3://, gs://, abfs://, abfss://, hdfs://"),
+        ("s4://bucket/a", "must be a path, or a URI that begins with s3://, gs://, abfs://, abfss://"),
         ("s3:///a", "must name a bucket: s3://BUCKET/FOLDER"),
         ("s3://bucket/a/../b", "must not hold .."),
         ("file://elsewhere/a", "must be file:///PATH: another host's files cannot be named so"),
