@@ -41,9 +41,9 @@ log = logging.getLogger(__name__)
 CLOCK_SET_SECONDS = 5.0
 """A larger difference between two clocks from poll to poll means that the wall clock was set."""
 
-_SEVERAL_CLUSTERS = (
-    "several Kafka clusters answer in turn at the address of this one; next step: let bootstrap.servers name brokers "
-    "of one cluster"
+_ANOTHER_CLUSTER = (
+    "another Kafka cluster answers than at the last poll, so that this one does not count; next step: none if that is "
+    "meant, else let bootstrap.servers name brokers of one cluster"
 )
 
 
@@ -143,9 +143,9 @@ class Poller:
     def _failure(self, started: float, reason: Reason, detail: str) -> PollFailure:
         return PollFailure(self.cluster, self._clock.now(), self._clock.monotonic() - started, reason, detail)
 
-    def _read(self, started: float, *, again: bool = False) -> Snapshot:
+    def _read(self, started: float) -> Snapshot:
         self._source.begin()
-        fresh = again or self._metadata_doubted
+        fresh = self._metadata_doubted
         metadata = self._metadata.read(fresh=fresh)
         taken_at = self._now()
         ends = self._ends(metadata)
@@ -172,9 +172,7 @@ class Poller:
             extents = Extents(table.earliest[wanted], table.latest[wanted], appended[wanted])
             newest = self._source.max_timestamp(metadata.membership.part(wanted), extents)
         if self._another_cluster_answered(taken_at):
-            if again:
-                raise SourceError(Reason.OTHER, _SEVERAL_CLUSTERS)
-            return self._read(started, again=True)
+            raise SourceError(Reason.OTHER, _ANOTHER_CLUSTER)
         self._metadata_doubted = ends.doubtful() or metadata.incomplete
         supported = self._source.max_timestamp_supported()
         self._table = self._concluded(table, wanted, newest, metadata, supported, taken_at)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from apscheduler.events import EVENT_JOB_MAX_INSTANCES, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -35,14 +34,12 @@ class Scheduler:
         """``monotonic`` returns seconds that never decrease."""
         # It says at each run that a job takes too long, in its own terms.
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
-        self._late: set[str] = set()
         self._zone = _Monotonic(monotonic)
         self._scheduler = BackgroundScheduler(
             timezone=self._zone,
             executors={"default": ThreadPoolExecutor(MOST_JOBS)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
-        self._scheduler.add_listener(self._say_late, EVENT_JOB_MAX_INSTANCES)
 
     def add_job(self, seconds: float, name: str, job: Callable[[], bool | None]) -> None:
         """Run ``job`` now and every ``seconds``. A job that returns False had nothing to do yet and runs again soon.
@@ -62,11 +59,6 @@ class Scheduler:
                     self._scheduler.modify_job(name, next_run_time=self._zone.now() + timedelta(seconds=soon))
 
         self._scheduler.add_job(run, _Every(seconds), id=name, name=name, next_run_time=self._zone.now())
-
-    def _say_late(self, event: JobExecutionEvent) -> None:
-        if event.job_id not in self._late:
-            self._late.add(event.job_id)
-            log.warning("%s: takes longer than its interval, so it runs less often; said once", event.job_id)
 
     def start(self) -> None:
         """Start to run the jobs."""

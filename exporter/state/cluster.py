@@ -80,7 +80,7 @@ class Cluster:
             warning="; ".join(
                 filter(
                     None,
-                    map(self.logged_problems.get, ("cluster", "twin", "unreadable", "slow", "unmatched", "settings")),
+                    map(self.logged_problems.get, ("cluster", "unreadable", "slow", "unmatched", "settings")),
                 )
             )
             or None,

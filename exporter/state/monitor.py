@@ -140,7 +140,6 @@ class Monitor:
                     snapshot, cluster.poll_settings.interval, before=bool(cluster.logged_problems.get("slow"))
                 ),
             ),
-            ("twin", problems.explain_watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),
             ("incident", "; ".join(f"held as one incident: {each}" for each in assessment.incidents)),
         ):
             cluster.log_problem(subject, problem)

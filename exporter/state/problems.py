@@ -6,7 +6,7 @@ A text stays the same while nothing changes, because the log repeats a text only
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container
 
 import numpy as np
 
@@ -118,22 +118,6 @@ def explain_unmatched(snapshot: Snapshot) -> str:
         quoted = ", ".join(map(repr, metadata.only_internal))
         faults.append(f"topics.include {quoted} matches internal topics only: set topics.internal: true to watch them")
     return "; ".join(faults)
-
-
-def explain_watched_twice(mine: Snapshot, snapshots: Iterable[Snapshot | None]) -> str:
-    """Return that another of the configured clusters is the same Kafka cluster with topics in common."""
-    topics, cluster_id = mine.metadata.topics, mine.metadata.cluster_id
-    for other in snapshots:
-        if cluster_id is None or other is None or other.cluster == mine.cluster:
-            continue
-        common = topics.keys() & other.metadata.topics.keys() if other.metadata.cluster_id == cluster_id else ()
-        if common:
-            return (
-                f"this is the same Kafka cluster as {other.cluster} (cluster id {cluster_id}): {len(common)} "
-                "topics are watched twice and count twice in thresholds and alerts; remove one of the two, or "
-                "divide the topics with topics.include and topics.exclude"
-            )
-    return ""
 
 
 def explain_another_cluster(snapshot: Snapshot) -> str:

@@ -113,39 +113,6 @@ def test_each_cluster_is_withdrawn_after_its_own_number_of_missed_polls() -> Non
     assert pair.series("bad") == {'topic_liveness_cluster_up{kafka_cluster="bad"} 0.0'}
 
 
-def twins(bad_id: str | None, bad_topic: str) -> Pair:
-    """Return two clusters, of which ``good`` has the id ``abc`` and the topic ``orders``, polled twice."""
-    pair = Pair(TableSource({TopicPartition(bad_topic, 0): (0, 5, 1e6)}))
-    for name, cluster_id in (("good", "abc"), ("bad", bad_id)):
-        pair.sources[name].own_id = cluster_id
-    pair.poll()
-    pair.poll()
-    return pair
-
-
-def test_one_cluster_under_two_names_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """Each of the two names the other and the next step, once in the log and on every page."""
-    pair = twins("abc", "orders")
-    messages = [record.getMessage() for record in caplog.records]
-    assert [line.split(" (")[0] for line in messages] == [
-        "cluster bad: this is the same Kafka cluster as good",
-        "cluster good: this is the same Kafka cluster as bad",
-    ]
-    assert all("1 topics are watched twice" in line and "remove one of the two" in line for line in messages)
-    assert "same Kafka cluster as good" in (pair.monitor.status().clusters[0].warning or "")
-    assert "good: up; this is the same Kafka cluster as bad" in pair.monitor.ready()[1]
-
-
-@pytest.mark.parametrize(("cluster_id", "topic"), [("abc", "payments"), ("def", "orders"), (None, "orders")])
-def test_clusters_that_share_no_topic_are_no_twins(
-    cluster_id: str | None, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """One cluster whose topics are shared out, two clusters, and one that tells no id: nothing is said."""
-    pair = twins(cluster_id, topic)
-    assert not caplog.records
-    assert all(one.warning is None for one in pair.monitor.status().clusters)
-
-
 def test_what_history_promises_of_a_topic_holds_in_its_cluster_only() -> None:
     """Topics of one name in two clusters: the one with an expectation is dead, the other goes on learning."""
     source = TableSource({})

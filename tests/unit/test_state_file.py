@@ -303,6 +303,7 @@ def test_another_cluster_behind_the_name_is_said_and_begins_anew(
     life = first.next() if restarted else first
     life.polls(1)
     at = life.clock.now()
+    life.polls(1)
     for _ in range(2):
         table = life.last().table
         assert not table.advanced_by.any() and np.isnan(table.last_advance).all()
