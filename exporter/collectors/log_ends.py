@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, Flags, Floats
+from exporter.domain.arrays import Codes, Flags
 from exporter.domain.polls.activity import Sightings
 from exporter.domain.polls.layout import NO_LEADER
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, NO_ANSWER, Answers, Reason, reason_code, rows_with
 from exporter.domain.polls.table import Table
 from exporter.domain.ports import PollSource
-
-_SPREAD = 0.618_033_988_749_895
-"""Multiples of this fraction (golden ratio) are spread evenly over (0, 1) for any number of rows."""
 
 _OUTDATED = (Reason.NOT_LEADER, Reason.UNKNOWN_TOPIC)
 """Answers of a broker with newer metadata: metadata is read again, and the rows are looked up again."""
@@ -46,13 +43,13 @@ class LogEnds:
         self._earliest.put(here[same], before._earliest[there[same]])
         self._latest.put(here[same], before._latest[there[same]])
 
-    def ask(self, source: PollSource, due_until: float) -> None:
-        """Look up missing offsets: LATEST of all rows with a leader, EARLIEST where it is due.
+    def ask(self, source: PollSource, turn: int, turns: int) -> None:
+        """Look up missing offsets: LATEST of all rows with a leader, EARLIEST of new rows and of each row in its turn.
 
         EARLIEST comes first: in the other order, retention in between could make earliest larger than latest.
         """
         rows = np.flatnonzero((self.leader != NO_LEADER) & (self._latest.reason == NO_ANSWER))
-        due = rows[~self._known[rows] | (self.table.earliest_due[rows] <= due_until)]
+        due = rows[~self._known[rows] | (rows % turns == turn % turns)]
         if len(due):
             self._earliest.put(due, source.starts(self._membership.part(due)))
         rows = rows[self._earliest.reason[rows] <= ANSWERED]
@@ -105,15 +102,6 @@ class LogEnds:
             [rule for rule, _ in rules], [np.asarray(code) for _, code in rules], reason_code(Reason.MISSING_ANSWER)
         )
         return codes.astype(np.int8)
-
-    def due_next(self, now: float, interval: float) -> Floats:
-        """Return when EARLIEST is due again (monotonic), after the first time spread evenly over the ``interval``."""
-        # A poll that could not read LATEST takes no log start over.
-        answered = (self._earliest.reason == ANSWERED) & self._earliest.found & self._good()
-        # Without it all would be due at once: after a start, and after a pause as long as the interval.
-        together = ~self._known | (self.table.earliest_due < now - interval)
-        spread = np.where(together, np.arange(len(answered)) * _SPREAD % 1.0, 1.0)
-        return np.where(answered, now + interval * spread, self.table.earliest_due)
 
     def sightings(self) -> Sightings:
         """Return the readings of the poll."""

@@ -57,17 +57,16 @@ class Poller:
         sinks: Sequence[SnapshotSink],
         clock: Clock,
         *,
-        earliest_interval: float = 0.0,
+        earliest_polls: int = 1,
         metadata_seconds: float = 0.0,
         poll_interval: float = 0.0,
         tier: TierWatch | None = None,
         inspections: Inspector | None = None,
         state: ClusterState | None = None,
     ) -> None:
-        """``earliest_interval`` is the largest age of the EARLIEST of a partition in seconds.
+        """The EARLIEST of a partition is looked up in one of ``earliest_polls``, after the first poll in turns.
 
-        With 0 every poll looks it up. ``metadata_seconds`` is the largest age of metadata. It goes on from ``state``,
-        as if there had been no restart.
+        ``metadata_seconds`` is the largest age of metadata. It goes on from ``state``, as if there had been no restart.
         """
         self.cluster = cluster
         self._source = source
@@ -75,8 +74,7 @@ class Poller:
         self._clock = clock
         self._tier = tier
         self._inspections = inspections
-        self._earliest_interval = earliest_interval
-        self._started: float | None = None
+        self._earliest_polls = earliest_polls
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
         self._metadata = MetadataCache(source, clock, max_age=metadata_seconds, poll_interval=poll_interval)
         self._polls = 0
@@ -149,21 +147,17 @@ class Poller:
         metadata = self._metadata.read(fresh=fresh)
         taken_at = self._now()
         ends = self._ends(metadata)
-        ends.ask(self._source, self._due_until(started))
+        turns = self._earliest_polls if self._polls else 1
+        ends.ask(self._source, self._polls, turns)
         started_over = ends.list_restarted()
         if started_over or (not fresh and ends.is_outdated()):
             # A topic was deleted, created again or moved: recognise that in this poll, not in the next.
             metadata, before = self._metadata.read(fresh=True, doubted=started_over), ends
             ends = self._ends(metadata)
             ends.take(before)
-            ends.ask(self._source, self._due_until(started))
-        table = ends.table.replace(
-            leader=ends.leader,
-            unread=ends.unread,
-            earliest_due=ends.due_next(started, self._earliest_interval),
-        )
-        seen = ends.sightings()
-        table = observe(table, seen, taken_at)
+            ends.ask(self._source, self._polls, turns)
+        table = ends.table.replace(leader=ends.leader, unread=ends.unread)
+        table = observe(table, ends.sightings(), taken_at)
         wanted = np.union1d(find_unsettled(table), self._undecided(table))
         newest = Answers.none(0)
         if len(wanted):
@@ -177,7 +171,6 @@ class Poller:
         supported = self._source.max_timestamp_supported()
         self._table = self._concluded(table, wanted, newest, metadata, supported, taken_at)
         set_by, self._clock_set = self._clock_set, 0.0
-        self._started = started
         return Snapshot(
             cluster=self.cluster,
             taken_at=taken_at,
@@ -235,11 +228,6 @@ class Poller:
 
     def _ends(self, metadata: Metadata) -> LogEnds:
         return LogEnds(metadata, self._table)
-
-    def _due_until(self, started: float) -> float:
-        """Return the expected monotonic time of the next poll. Look-ups that are due before then are due now."""
-        gap = 0.0 if self._started is None else started - self._started
-        return started + min(gap, self._earliest_interval)
 
     def _now(self) -> float:
         """Return the wall clock; where it was set since the last call, shift the remembered times."""

@@ -24,7 +24,7 @@ _REMOTE_STORAGE_IS_SLOWER = 20
 """A look-up in remote storage may read an index from there: brokers get this many times fewer of them."""
 
 _EARLIEST_SECONDS = 300.0
-"""The largest age of the first offset of a partition."""
+"""About the largest age of the first offset of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def build_cluster(
         source,
         [*before, *collectors, *after],
         clock,
-        earliest_interval=_EARLIEST_SECONDS,
+        earliest_polls=max(1, int(_EARLIEST_SECONDS / poll.interval)),
         # With short intervals somebody probably waits for a new topic.
         metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
         poll_interval=poll.interval,

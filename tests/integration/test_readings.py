@@ -82,7 +82,7 @@ def test_with_the_metadata_of_a_running_exporter_a_topic_made_again_is_noticed_w
     kafka.create("swapped-soon")
     kafka.write([("swapped-soon", 0, DAY_AGO)] * 4)
     kafka.delete_records("swapped-soon", 0, 3)
-    watch = Watch(kafka.bootstrap, ["swapped-soon"], metadata_seconds=METADATA_SECONDS, earliest_interval=300.0)
+    watch = Watch(kafka.bootstrap, ["swapped-soon"], metadata_seconds=METADATA_SECONDS, earliest_polls=10)
     assert seen(watch.reading("swapped-soon"))[1:3] == (3, 4)
     kafka.delete("swapped-soon")
     kafka.create("swapped-soon")

@@ -47,7 +47,7 @@ class Watch:
         timeout: float = 10.0,
         budget: float | None = None,
         sinks: Sequence[SnapshotSink] = (),
-        earliest_interval: float = 0.0,
+        earliest_polls: int = 1,
         metadata_seconds: float = 0.0,
         iam: AwsIam | None = None,
         **properties: Any,
@@ -66,7 +66,7 @@ class Watch:
             self.source,
             sinks,
             self.clock,
-            earliest_interval=earliest_interval,
+            earliest_polls=earliest_polls,
             metadata_seconds=metadata_seconds,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -132,15 +131,15 @@ def test_a_clock_that_is_set_changes_no_silence(step: float, caplog: pytest.LogC
 def test_earliest_is_asked_in_turns() -> None:
     """Each partition is asked at least every interval, spread over the polls, and at once where its end fell."""
     keys = [TopicPartition("a", number) for number in range(100)]
-    polled = Polled(source := TableSource(dict.fromkeys(keys, (0, 5, 100.0))), earliest_interval=300.0)
+    polled = Polled(source := TableSource(dict.fromkeys(keys, (0, 5, 100.0))), earliest_polls=10)
     for _ in range(21):
         polled.poll()
     first, *later = source.earliest_requests
     assert first == keys
     turns_of = {key: [number for number, turn in enumerate(later) if key in turn] for key in keys}
-    assert all(1 <= len(turns) <= 3 for turns in turns_of.values())
-    assert all(after - before <= 10 for turns in turns_of.values() for before, after in pairwise(turns))
-    assert max(map(len, later)) <= 25
+    assert all(len(turns) == 2 for turns in turns_of.values())
+    assert {after - before for before, after in turns_of.values()} == {10}
+    assert set(map(len, later)) == {10}
     source.earliest_requests.clear()
     source.offsets[keys[7]] = (2, 3, 100.0)
     assert polled.poll()[keys[7]].earliest == 2

@@ -58,8 +58,7 @@ class Table:
     led_by: NDArray[np.int32]
     epoch: NDArray[np.int32]
     earliest: Offsets
-    earliest_due: Floats
-    """When EARLIEST is looked up again, in monotonic seconds; ``earliest`` may be old until then."""
+    """May be some polls old."""
     latest: Offsets
     newest: Floats
     """The timestamp of the newest record, as shown; kept while the partition does not move."""
@@ -137,7 +136,7 @@ class Table:
 
 
 def _never_read(layout: Layout) -> dict[str, NDArray[Any]]:
-    others = {"leader": NO_LEADER, "led_by": NO_LEADER, "state": UNREADABLE, "epoch": -1, "earliest_due": -np.inf}
+    others = {"leader": NO_LEADER, "led_by": NO_LEADER, "state": UNREADABLE, "epoch": -1}
     return blank_columns(Table, len(layout), **others)
 
 
