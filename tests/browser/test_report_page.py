@@ -91,13 +91,6 @@ def test_lists_are_sorted_by_their_heads(page: Page) -> None:
     assert page.locator(".group .entry .name").first.inner_text() == "invoices-eu"
 
 
-def test_the_keyboard_walks_through_the_entries(page: Page) -> None:
-    """j and k go from entry to entry."""
-    for key in "jjk":
-        page.keyboard.press(key)
-    assert page.locator(".entry:focus .name").first.inner_text() == "payments.settled"
-
-
 def test_all_of_it_can_be_read_without_the_script(browser: Browser) -> None:
     """A mail program that runs no script shows everything but the tools."""
     context = browser.new_context(java_script_enabled=False)

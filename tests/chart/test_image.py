@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
-from fnmatch import fnmatch
 from pathlib import Path
-
-import pytest
 
 from exporter.settings.schema import WebSettings
 from tests.answers import answering
@@ -35,16 +31,6 @@ def of(name: str) -> list[str]:
     return [arguments for instruction, arguments in instructions() if instruction == name]
 
 
-def copied() -> list[str]:
-    """Sources of every COPY from the checkout."""
-    return [
-        source
-        for arguments in of("COPY")
-        if not arguments.startswith("--from")
-        for source in [word for word in shlex.split(arguments) if not word.startswith("--")][:-1]
-    ]
-
-
 def pins(lock: str) -> dict[str, set[str]]:
     """Every pinned package of a lock file with its hashes."""
     text = (ROOT / lock).read_text(encoding="utf-8")
@@ -58,28 +44,6 @@ def test_the_linter_of_dockerfiles_finds_nothing() -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
     run = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (0, ""), run.stdout + run.stderr
-
-
-@pytest.mark.parametrize("source", copied())
-def test_what_is_copied_exists_and_is_let_through(source: str) -> None:
-    """Each source of a COPY is in the checkout and named in .dockerignore's exceptions."""
-    assert (ROOT / source).exists()
-    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
-    assert any(fnmatch(source.rstrip("/"), pattern) for pattern in allowed)
-
-
-def test_the_image_installs_by_lock_as_make_does() -> None:
-    """The same two steps with hashes and the same last step without dependencies; Spark comes on top, with hashes."""
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    by_hash = "--require-hashes --no-build-isolation -r"
-    steps = ("--require-hashes -r", by_hash, "--no-deps --no-build-isolation", by_hash)
-    installs = [run for run in " && ".join(of("RUN")).split("&&") if "pip install" in run]
-    assert len(installs) == len(steps)
-    for install, step in zip(installs, steps, strict=True):
-        assert step in install
-        assert step in makefile
-    assert "sed -n '/^setuptools==/,$p'" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert "sed -n '/^setuptools==/,$$p'" in makefile
 
 
 def test_the_image_holds_what_the_tests_have_tried() -> None:

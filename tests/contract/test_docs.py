@@ -20,7 +20,6 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
-from tests.contract.test_names import NAMES, recorded
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -29,17 +28,6 @@ TEXTS = {
     for path in (*(ROOT / name for name in PAGES if name != "CHANGELOG.md"), *sorted((ROOT / "docs").glob("*.md")))
 }
 """Every page by its path; the changelog may name what is no more."""
-
-
-NOT_OURS = {
-    "kafka_broker_info",
-    "kafka_consumergroup_lag_zookeeper",
-    "kafka_exporter_build_info",
-    "kafka_exporter",
-    "kafka_cluster",
-    "kafka_python",
-}
-"""Words of other programs, labels and modules that look like metrics."""
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -200,19 +188,6 @@ def with_clusters(block: str) -> str:
     named = {"prod", *re.findall(r"(?:cluster|source|target): (\w+)", block)}
     clusters = [{"name": name, "kafka": {"bootstrap.servers": f"{name}:9092"}} for name in sorted(named)]
     return f"clusters: {json.dumps(clusters)}\n"
-
-
-@pytest.mark.parametrize("page", TEXTS)
-def test_pages_name_only_metrics_that_exist(page: str) -> None:
-    """Each word in code that looks like a metric is one, a recording rule, or the start of several."""
-    words = {word for span in code(TEXTS[page]) for word in re.findall(r"\b(?:kafka|topic_liveness)_[\w:]+\*?", span)}
-    known = NAMES | NOT_OURS | recorded()
-    assert [word for word in sorted(words) if word not in known and not starts(word, known)] == []
-
-
-def starts(word: str, known: set[str]) -> bool:
-    """Whether the word ends with a star, and is the start of known ones."""
-    return word.endswith("*") and any(name.startswith(word[:-1]) for name in known)
 
 
 def test_settings_in_sentences_exist() -> None:

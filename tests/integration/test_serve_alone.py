@@ -6,11 +6,8 @@ import ctypes
 import json
 import re
 import signal
-import socket
 import time
-from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,12 +27,6 @@ from tests.waiting import until
 ROW = Window("default", "orders", "id", 0, 300.0, 600.0, "e", "poll", records=1, last_advance=400.0, end_offset=1)
 NO_USERS = "basic_auth_users: {}"
 STALE = "topic_liveness_expectations_stale"
-
-AT_ONCE = 900
-"""Connections that a flood holds at the most."""
-
-AGAIN = "more since the last one"
-"""Of a line that is logged once a minute: a busy machine may take longer than that."""
 
 
 @pytest.fixture(scope="module")
@@ -100,33 +91,6 @@ def test_a_web_configuration_that_turns_bad_is_reported_until_it_is_mended(expor
         web.write_text(text)
         until(lambda: exporter.value("topic_liveness_web_config_last_reload_successful") == good, text)  # noqa: B023
         assert exporter.page("/metrics").status_code == 200
-
-
-def descriptors(exporter: Exporter) -> int:
-    """Files and sockets that the exporter holds open."""
-    return sum(1 for _ in Path(f"/proc/{exporter.process.pid}/fd").iterdir())
-
-
-def test_a_flood_costs_neither_the_log_nor_scrapes(exporter: Exporter) -> None:
-    """Scrapes are answered in between, a line is logged at most, and what connected is closed in the end."""
-    before, log, held = descriptors(exporter), exporter.log.stat().st_size, deque[socket.socket]()
-    for number in range(1, 3_001):
-        held.append(socket.socket())
-        held[-1].setblocking(False)
-        held[-1].connect_ex(("127.0.0.1", exporter.port))
-        if number > 50:
-            with suppress(OSError):  # closed by the exporter, as it may
-                held[-50].send(b"no request\r\n\r\n")
-        if len(held) > AT_ONCE:
-            held.popleft().close()
-        if number % 1000 == 0:
-            assert exporter.page("/metrics").status_code == 200
-    for connection in held:
-        connection.close()
-    logged = exporter.log.read_text()[log:]
-    lines = [line for line in logged.splitlines() if "exporter.state" not in line and AGAIN not in line]
-    assert len(lines) <= 1, "what is no request ends its connection"
-    until(lambda: descriptors(exporter) <= before + 20, "connections that are closed")
 
 
 def test_a_signal_that_another_thread_gets_ends_the_exporter_in_order(exporter: Exporter) -> None:
