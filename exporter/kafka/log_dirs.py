@@ -43,16 +43,13 @@ class LogDirsClient(KafkaPythonClient):
         topics = [topic for folder in answer.results for topic in folder.topics]
         logs = [log for topic in topics for log in topic.partitions]
         rows = rows_in(wanted, [(topic.name, [log.partition_index for log in topic.partitions]) for topic in topics])
-        size = np.array([one.partition_size for one in logs], dtype=np.int64)
-        future = np.array([one.is_future_key for one in logs], dtype=np.bool_)
-        log, moving = np.zeros((2, len(wanted)), dtype=np.int64)
-        there = np.zeros(len(wanted), dtype=np.bool_)
-        present, copied = (rows >= 0) & ~future, (rows >= 0) & future
-        np.add.at(log, rows[present], size[present])
-        np.add.at(moving, rows[copied], size[copied])
-        there[rows[present]] = True
+        # A copy that is on its way to another disk is no log yet.
+        present = (rows >= 0) & ~np.array([one.is_future_key for one in logs], dtype=np.bool_)
+        sizes = Counts.unknown(len(wanted))
+        np.add.at(sizes.value, rows[present], np.array([one.partition_size for one in logs], dtype=np.int64)[present])
+        sizes.known[rows[present]] = True
         offline = any(folder.error_code for folder in answer.results)
-        return LogSizes(Counts(log, there), moving, Reason.STORAGE_ERROR if offline else Reason.MISSING_ANSWER)
+        return LogSizes(sizes, Reason.STORAGE_ERROR if offline else Reason.MISSING_ANSWER)
 
 
 def rows_in(wanted: Layout, answered: Sequence[tuple[str, Sequence[int]]]) -> Rows:

@@ -34,7 +34,6 @@ class Brokers:
 
     clock: ManualClock
     sizes: dict[int, Mapping[TopicPartition, int] | Reason] = field(default_factory=dict)
-    moving: dict[TopicPartition, int] = field(default_factory=dict)
     requests: list[tuple[int, int]] = field(default_factory=list)
     """The broker, and how many partitions."""
     seconds: float = 0.0
@@ -58,7 +57,7 @@ class Brokers:
             return LogSizes.make_failed(len(wanted), sizes)
         there = np.array([key in sizes for key in wanted], dtype=np.bool_)
         log = Counts(np.array([sizes.get(key, 0) for key in wanted]), there)
-        return LogSizes(log, np.array([self.moving.get(key, 0) for key in wanted]))
+        return LogSizes(log)
 
 
 def poll(partitions: Mapping[TopicPartition, tuple[int, ...]], topic_id: str = "id-1") -> Snapshot:
@@ -100,12 +99,11 @@ def brokers() -> Brokers:
 
 
 def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers) -> None:
-    """One copy is the leader's; on disk are all, with what is on its way to another disk of a broker."""
-    brokers.moving = {A: 30}
+    """One copy is the leader's; on disk are all."""
     seen = polled(brokers, {A: (2, 1), B: (1, 3)})
     inspection = seen.inspect()
     assert (inspection.lookups, inspection.failures) == ({LOG_DIRS: 4}, {})
-    assert of(seen, A) == Inspected(102, 102 + 101 + 2 * 30)
+    assert of(seen, A) == Inspected(102, 102 + 101)
     assert of(seen, B) == Inspected(101, 101 + 103)
 
 

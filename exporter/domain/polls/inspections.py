@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exporter.domain.arrays import Counts
 from exporter.domain.polls.layout import Layout
@@ -22,15 +21,13 @@ class LogSizes:
 
     log: Counts
     """[n], known where the broker has a log."""
-    moving: NDArray[np.int64]
-    """[n]: copies that will replace a log on another disk of the broker."""
     missing: Reason = Reason.MISSING_ANSWER
     """Why a partition has no log: ``storage-error`` where a disk of the broker is offline."""
 
     @classmethod
     def make_failed(cls, count: int, reason: Reason) -> LogSizes:
         """Return n partitions of which a broker told nothing."""
-        return cls(Counts.unknown(count), np.zeros(count, dtype=np.int64), reason)
+        return cls(Counts.unknown(count), reason)
 
 
 class BrokerLogs(NamedTuple):
@@ -60,7 +57,7 @@ class Inspections:
     log_bytes: Counts
     """The replica at the leader."""
     disk_bytes: Counts
-    """All replicas, and copies that are being moved to another disk."""
+    """All replicas."""
 
     @cached_property
     def of_topics(self) -> SizesOfTopics:
@@ -83,8 +80,7 @@ def sizes_of(metadata: Metadata, brokers: Mapping[int, BrokerLogs]) -> Inspectio
     """Return the sizes of partitions from the answers of brokers, by broker id; none of topics that were made again."""
     membership, layout = metadata.membership, metadata.membership.layout
     row = np.repeat(np.arange(len(layout)), np.diff(membership.first_replica))
-    sizes, moving = Counts.unknown(len(row)), np.zeros(len(row), dtype=np.int64)
-    there = np.zeros(len(layout), dtype=np.bool_)
+    sizes, there = Counts.unknown(len(row)), np.zeros(len(layout), dtype=np.bool_)
     for broker, answer in brokers.items():
         same = [answer.topic_ids.get(name, "") == metadata.topics[name].topic_id for name in layout.topics]
         places = np.flatnonzero((membership.replicas == broker) & np.array(same, dtype=np.bool_)[layout.topic[row]])
@@ -93,11 +89,10 @@ def sizes_of(metadata: Metadata, brokers: Mapping[int, BrokerLogs]) -> Inspectio
         places, at = places[at >= 0], at[at >= 0]
         there[row[places]] = True
         sizes.value[places], sizes.known[places] = answer.sizes.log.value[at], answer.sizes.log.known[at]
-        moving[places] = answer.sizes.moving[at]
     log, disk = Counts.unknown(len(layout)), np.zeros(len(layout), dtype=np.int64)
     led = sizes.known & (membership.replicas == membership.leader[row])
     log.value[row[led]], log.known[row[led]] = sizes.value[led], True
-    np.add.at(disk, row, sizes.value + moving)
+    np.add.at(disk, row, sizes.value)
     lacking = np.bincount(row[~sizes.known], minlength=len(layout))
     return Inspections(layout, log, Counts(disk, there & (lacking == 0)))
 
