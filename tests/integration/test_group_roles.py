@@ -12,13 +12,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from exporter.clock import SystemClock
-from exporter.commands.explanation import explain
-from exporter.domain.groups.readers import explain_unknown, find_readers, groups_in
-from exporter.domain.groups.sweep import GroupRole, GroupSweep
-from exporter.domain.judging.current_facts import describe_verdict, make_record
-from exporter.domain.judging.stream_facts import StreamFacts
+from exporter.domain.groups.readers import find_readers
+from exporter.domain.groups.sweep import GroupRole
 from exporter.domain.polls.readings import ANSWERED, TopicPartition
-from exporter.domain.verdicts import Verdict
 from exporter.kafka.source import KafkaSource
 from tests.demo.broker import Broker, resolve_kafka
 from tests.groups import readers
@@ -29,23 +25,6 @@ from tests.workbench import QUIET, Workbench
 
 OFFSETS = "__consumer_offsets"
 ASSIGNED, LEFT, GONE = GroupRole.ASSIGNED, GroupRole.COMMITTED, GroupRole.GONE
-
-
-def lines_of(sweep: GroupSweep, topic: str) -> list[str]:
-    """What ``explain`` shows of the groups of a topic."""
-    labels = ("read by", "left by", "committed", " " * 13)
-    record = make_record(
-        "test",
-        topic,
-        None,
-        as_of=0.0,
-        **describe_verdict(StreamFacts(as_of=0.0, topic=topic, verdict=Verdict.LEARNING)),
-        groups=groups_in(sweep, topic),
-        all_groups_known=bool(find_readers(sweep, [topic]).known[0]),
-        groups_unknown=explain_unknown(sweep, topic),
-        other_groups=sorted(sweep.others or ()),
-    )
-    return [line for line in explain(record, "", 0.0) if line.startswith(labels)]
 
 
 @contextmanager
@@ -88,35 +67,8 @@ def test_a_group_that_left_a_topic_does_not_read_it(workbench: Workbench, protoc
             assert dict(find_readers(sweep, [read]).list_groups(0)) == {group: ASSIGNED}
             topics = f'kafka_consumergroup_assigned{{kafka_cluster="test",consumergroup="{group}",topic='
             assert {f'{topics}"{left}"}} 0', f'{topics}"{read}"}} 1'} <= set(swept.shown().splitlines())
-            assert f"left by       1 group with members elsewhere: {group} (1 member, lag 3)" in lines_of(sweep, left)
-            assert lines_of(sweep, read)[0] == f"read by       1 consumer group: {group} (1 member, lag 3)"
     forget(workbench, group)
     for topic in (left, read):
-        workbench.delete(topic)
-
-
-def test_a_group_whose_members_share_its_topics_reads_all_of_them(workbench: Workbench) -> None:
-    """One member reads one topic, and another member the other; a partition more than members is read as well."""
-    group = "split"
-    first, second, other = (f"{group}-{name}" for name in ("first", "second", "other"))
-    for topic in (first, second, other):
-        workbench.create(topic, 2)
-    with ExitStack() as running:
-        swept = running.enter_context(sweeping(workbench.bootstrap, f"{group}-.*", ".*"))
-        members = [
-            running.enter_context(subscribed(workbench.bootstrap, group, topic, "classic")) for topic in (first, second)
-        ]
-
-        def assigned() -> bool:
-            for consumer in members:
-                consumer.poll(0.05)
-            sweep = swept.sweep()
-            found = readers(sweep, first, second, other)
-            return found == {first: {group: ASSIGNED}, second: {group: ASSIGNED}, other: {}}
-
-        workbench.until(assigned, seconds=60)
-    forget(workbench, group)
-    for topic in (first, second, other):
         workbench.delete(topic)
 
 
@@ -170,5 +122,3 @@ def test_a_share_group_leaves_open_who_reads_a_topic(fresh: Broker, kafka_jars: 
         shown = swept.shown()
         assert 'kafka_topic_consumergroups{kafka_cluster="test",topic="plain"} 1' in shown
         assert 'kafka_topic_consumergroups{kafka_cluster="test",topic="shared"}' not in shown
-        words = "perhaps share or streams groups, which do not say what they read: shared"
-        assert any(words in line for line in lines_of(sweep, "shared"))
