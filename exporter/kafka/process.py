@@ -121,6 +121,7 @@ class ClientProcess:
         with self._lock:
             running = self._alive()
         limit = client.limit_of(arguments) + (0.0 if running.answered else _STARTS_OR_ENDS_WITHIN)
+        begun = time.monotonic()
         try:
             with running.end_after(limit):
                 proxy: Any = running.proxy_of(client)
@@ -129,7 +130,9 @@ class ClientProcess:
             self._take_answer(running)
             raise
         except (EOFError, OSError):
-            raise self._end(running) from None
+            # A call that took too long would do so again; those beside it are made again.
+            kind = SourceError if time.monotonic() - begun >= limit else _LostError
+            raise kind(Reason.CLIENT_FAILED, self._end(running)) from None
         self._take_answer(running)
         return result
 
@@ -195,8 +198,8 @@ class ClientProcess:
             self._not_before = time.monotonic() + min(_LONGEST_DELAY, 2.0 ** (self._ends_in_a_row - 1))
         self._ends_in_a_row += 1
 
-    def _end(self, running: RunningProcess, why: Restart = Restart.ENDED, how: str = "") -> SourceError:
-        """End a process, and count it once; return the error of a call that was under way."""
+    def _end(self, running: RunningProcess, why: Restart = Restart.ENDED, how: str = "") -> str:
+        """End a process, and count it once; return what a call that was under way says."""
         running.end()
         if not how:
             why = Restart.ENDED if running.overdue is None else Restart.HUNG
@@ -211,8 +214,7 @@ class ClientProcess:
             level = logging.INFO if why is Restart.FAILING else logging.WARNING
             log.log(level, "cluster %s: the Kafka client %s; a new one starts", self._cluster, how)
             self.on_restart(why)
-        kind = SourceError if why is Restart.HUNG else _LostError
-        return kind(Reason.CLIENT_FAILED, f"the Kafka client {how}; next step: none, a new one starts")
+        return f"the Kafka client {how}; next step: none, a new one starts"
 
 
 class RemoteClient(_AnyClient):  # type: ignore[misc]
