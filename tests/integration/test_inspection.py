@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.domain.polls.layout import Layout
@@ -73,15 +72,3 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: 
     until(granted)
     found = inspecting.found("orders")
     assert found.log_bytes == found.disk_bytes == on_disk(secured.broker, "orders", 0)
-
-
-@pytest.mark.usefixtures("without_kafka_python")
-def test_without_the_extra_one_line_and_all_else(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
-    """kafka-python is not there: a line says how to get it, offsets are read, nothing is inspected."""
-    inspecting = Inspecting("orders", **{"bootstrap.servers": secured.broker.bootstrap})
-    for _ in range(2):
-        inspecting.inspect()
-    assert inspecting.shown("kafka_topic_disk_size_bytes") == {}
-    assert readings_of(inspecting.poll())[TopicPartition("orders", 0)].latest == 1
-    [line] = [line for line in logged_warnings() if "kafka-python" in line]
-    assert "pip install '.[kafka-python]' in a checkout" in line
