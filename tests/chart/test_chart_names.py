@@ -34,10 +34,6 @@ imagePullSecrets: [{name: "33"}]
 rollup: {sparkOperator: {enabled: true, image: spark}}
 podMonitor: {enabled: true}
 """
-ON_CLAIM = """
-fullnameOverride: liveness
-persistence: {storageClassName: "39"}
-"""
 
 
 def made_of(values: str, folder: Path) -> list[Manifest]:
@@ -49,7 +45,7 @@ def made_of(values: str, folder: Path) -> list[Manifest]:
     return [manifest for manifest in yaml.safe_load_all(run.stdout) if manifest]
 
 
-@pytest.mark.parametrize("values", [OF_DIGITS, IN_STORAGE, ON_CLAIM], ids=["secret", "storage", "claim"])
+@pytest.mark.parametrize("values", [OF_DIGITS, IN_STORAGE], ids=["secret", "storage"])
 def test_names_of_digits_stay_text(values: str, tmp_path: Path) -> None:
     """Kubernetes takes them, as preview environments have them, and refuses numbers in their place."""
     for manifest in made_of(values, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 from confluent_kafka.admin._metadata import PartitionMetadata
 
-from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Detector
@@ -84,9 +82,9 @@ class Batched:
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("how", ["cut_off", "paused", "dead"])
 def test_the_third_broker_costs_its_own_partitions_only(
-    trio: Trio, how: str, logged_warnings: Callable[[], list[str]], findings: Callable[[str], list[Finding]]
+    trio: Trio, how: str, logged_warnings: Callable[[], list[str]]
 ) -> None:
-    """Polls by either call, tiers and the doctor say what it costs, within the budget; then it is back.
+    """Polls by either call and tiers say what it costs, within the budget; then it is back.
 
     One line of the log names the broker, and one the topic where nobody leads the partitions any more.
     """
@@ -115,8 +113,6 @@ def test_the_third_broker_costs_its_own_partitions_only(
             assert_tiers_of_the_others(trio)
         if how == "dead":
             trio.workbench.until(lambda: len(trio.workbench.admin.list_topics(timeout=10).brokers) == 2)
-        if how != "paused":
-            assert_doctor_names_it(findings(trio.bootstrap), trio.wires[THIRD].address, how)
     before = {key: seen(reading) for key, reading in readings_of(whole).items()}
     trio.workbench.until(lambda: {key: seen(each) for key, each in readings_of(watch.poll()).items()} == before)
     everything = [0, 1, 2, 3, 4, 5]
@@ -139,43 +135,6 @@ def assert_tiers_of_the_others(trio: Trio) -> None:
     lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
     assert lost <= UNREACHED
     assert set(answers.values()) == {Answer(0)}
-
-
-Finding = tuple[str, str, str | None]
-"""The check that found it, its text and what it costs."""
-
-
-@pytest.fixture
-def findings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str], list[Finding]]:
-    """What the doctor finds of the topic that all brokers share, where it finds a fault."""
-    monkeypatch.chdir(tmp_path)
-    pace = {"POLL__REQUEST_TIMEOUT": f"{TIMEOUT:g}s", "POLL__INTERVAL": f"{BUDGET:g}s"}
-
-    def examine(bootstrap: str) -> list[Finding]:
-        cluster = {"name": "trio", "kafka": {"bootstrap.servers": bootstrap}, "topics": {"include": ["spread"]}}
-        settings = pace | {"CLUSTERS": json.dumps([cluster]), "WEB__LISTEN": "127.0.0.1:0"}
-        for name, value in settings.items():
-            monkeypatch.setenv(f"TOPIC_LIVENESS_{name}", value)
-        assert run(["doctor", "--format", "json"]) == 1
-        return [(each["check"], each["what"], each["costs"]) for each in json.loads(capsys.readouterr().out)]
-
-    return examine
-
-
-def assert_doctor_names_it(found: list[Finding], address: str, how: str) -> None:
-    """The address that it advertises is named; a dead broker advertises none. The others' lines are there."""
-    *unreached, reached = [(what, costs) for check, what, costs in found if check == "listeners"]
-    if how == "dead":
-        assert unreached == [] and reached[0].startswith("2 of 2 brokers reached at the address advertised: ")
-    else:
-        [gone] = unreached
-        assert gone[0].startswith(f"broker 3 advertises {address}: no answer in time from {address}: ")
-        assert gone[1] == "2 watched partitions led by it: unreadable, their silence is not proved"
-        assert reached[0].startswith("2 of 3 brokers reached at the address advertised: ")
-    [poll] = [what for check, what, _ in found if check == "poll"]
-    assert poll.startswith(("unreadable: leader-unreachable or timed-out", "unreadable: no-leader 2 (spread)"))
 
 
 def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio, tmp_path: Path) -> None:

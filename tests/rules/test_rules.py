@@ -224,33 +224,3 @@ def test_what_rules_and_dashboards_read_is_there_without_series_of_partitions() 
     needed = read & set(whole) - by_partition
     assert {"kafka_topic_last_advance_timestamp_seconds", "kafka_topic_silence_score"} <= needed
     assert needed <= set(coarse)
-
-
-def test_severity_goes_by_owner_as_the_documentation_says(tmp_path: Path) -> None:
-    """The example of docs/alerts.md replaces the rule; what it does not match is critical."""
-    [block] = re.findall(r"```yaml\n(.*?)```", (HERE.parents[1] / "docs" / "alerts.md").read_text("utf-8"), re.DOTALL)
-    [labs, nobody] = yaml.safe_load(block)
-    topics = {"scratch": "team-labs", "stray": "", "orders": "team-shop"}
-    series = [
-        {"series": f'{metric}{{job="topic-liveness",kafka_cluster="prod",topic="{topic}",{more}}}', "values": "1x20"}
-        for topic, owner in topics.items()
-        for metric, more in (
-            ("kafka_topic_info", f'owner="{owner}"'),
-            ("kafka_topic_verdict", 'verdict="dead"'),
-        )
-    ]
-    firing = 'count by (topic, severity) (ALERTS{alertname="TopicLivenessTopicDead",alertstate="firing"})'
-    content = yaml.safe_load((DASHBOARDS / "alerts.yaml").read_text(encoding="utf-8"))
-    replaced = content["groups"][0]["rules"]
-    [place] = [place for place, rule in enumerate(replaced) if rule.get("record") == labs["record"]]
-    replaced[place : place + 1] = [labs, nobody]
-    (tmp_path / "alerts.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    severities = {"scratch": "warning", "stray": "info", "orders": "critical"}
-    expected = [
-        {"labels": f'{{topic="{topic}",severity="{severity}"}}', "value": 1} for topic, severity in severities.items()
-    ]
-    moment = {"expr": firing, "eval_time": "10m", "exp_samples": expected}
-    test = {"interval": "1m", "input_series": series, "promql_expr_test": [moment]}
-    story = {"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": [test]}
-    (tmp_path / "story.yaml").write_text(yaml.safe_dump(story), encoding="utf-8")
-    promtool("test", "rules", tmp_path / "story.yaml")

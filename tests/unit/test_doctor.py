@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from exporter.doctor import cluster, host
 from exporter.doctor.examination import examine, exit_code
 from exporter.doctor.findings import Finding, Severity, call_within, write
 from exporter.domain.polls.readings import Reason, State, TopicPartition
+from exporter.domain.ports import SourceError
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 from tests.snapshots import snapshot_of
@@ -186,6 +188,22 @@ def test_what_could_not_be_read_has_the_words_of_the_log() -> None:
     del readings[TopicPartition("a", 0)]
     [well] = polled()
     assert (well.severity, well.what) == (Severity.OK, "1 partition read in 0.1 s")
+
+
+def test_a_broker_that_is_not_reached_is_named_with_what_it_leads() -> None:
+    """At the address that it advertises, with the next step; an error of another kind is shown without its text."""
+    readings = {TopicPartition("a", 0): Reading(State.OBSERVED, Activity(), 2, 0, 9, NOW)}
+    seen = snapshot_of(readings, taken_at=NOW)
+    seen = replace(seen, metadata=replace(seen.metadata, brokers={1: "a:1", 2: "b:1", 3: "c:1"}))
+    silent = SourceError(Reason.TIMED_OUT, "no answer in time; next step: open the port")
+    gone, broken, well = cluster.listeners(cluster.ClusterProbe(seen, {"a:1": 3, "b:1": silent, "c:1": KeyError("x")}))
+    assert (gone.severity, gone.what) == (Severity.ERROR, "broker 2 advertises b:1: no answer in time")
+    assert (gone.costs, gone.fix) == (
+        "1 watched partition led by it: unreadable, their silence is not proved",
+        "open the port",
+    )
+    assert broken.what == "broker 3 advertises c:1: it cannot be asked (KeyError)"
+    assert well.what == "1 of 3 brokers reached at the address advertised: a:1"
 
 
 def test_findings_are_printed_by_cluster() -> None:
