@@ -35,6 +35,14 @@ _OF_CLUSTER = (
 
 _PARTITION = re.compile("[0-9]{1,9}")
 
+FILTERS = ("cluster", "topic", "verdict", "state", "owner", "search", "sort", "limit", "offset")
+"""The parameters of lists of topics and partitions."""
+_OF_GROUPS = ("cluster", "topic", "search", "limit", "offset")
+_OF_INCIDENTS = ("cluster", "limit", "offset")
+
+Find = Callable[[Sequence[ClusterFacts], Query], Page]
+Lacking = Callable[[Sequence[ClusterFacts]], Mapping[str, str]]
+
 RunInWorker = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function in a worker thread."""
 
@@ -66,43 +74,17 @@ def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
             "clusters": [_cluster(cluster) for cluster in status.clusters],
         }
 
-    def paged(request: Request, page: Callable[[Sequence[ClusterFacts], Query], Page]) -> Mapping[str, Any]:
-        query, status, known = _query(request), source.status(), source.cluster_facts()
-        return _envelope(status, name_unread_clusters(status, known, query), query, page(known, query))
-
-    def groups(request: Request) -> Mapping[str, Any]:
-        check(request.query_params, ("cluster", "topic", "search", "limit", "offset"))
-        query, status, known = _query(request), source.status(), source.cluster_facts()
-        found = [
-            {"cluster": one.cluster, **group}
-            for one in known
-            if one.sweep is not None and (not query.clusters or one.cluster in query.clusters)
-            for group in groups_of(one.sweep)
-            if query.search.lower() in group["group"].lower()
-            and (not query.topics or not set(query.topics).isdisjoint(group["topics"]))
-        ]
-        page = Page(len(found), found[query.offset : query.offset + query.limit])
-        return _envelope(
-            status, {**name_unread_clusters(status, known, query), **_without_groups(known, query)}, query, page
-        )
-
-    def incidents(request: Request) -> Mapping[str, Any]:
-        check(request.query_params, ("cluster", "limit", "offset"))
-        query, status, known = _query(request), source.status(), source.cluster_facts()
-        found = [
-            {
-                "cluster": one.cluster,
-                "name": incident.name,
-                **asdict(incident),
-                "falling": incident.falling and incident.falling._asdict(),
-                "evidence": str(incident),
-            }
-            for one in known
-            if not query.clusters or one.cluster in query.clusters
-            for incident in one.assessment.incidents
-        ]
-        page = Page(len(found), found[query.offset : query.offset + query.limit])
-        return _envelope(status, name_unread_clusters(status, known, query), query, page)
+    def listed(
+        request: Request, parameters: Collection[str], find: Find, lacking: Lacking = lambda _: {}
+    ) -> dict[str, Any]:
+        """Return a page of items, as of when they are known, and what is not known of which clusters."""
+        check(request.query_params, parameters)
+        query, status, known = query_of(request.query_params), source.status(), source.cluster_facts()
+        chosen = [one for one in known if not query.clusters or one.cluster in query.clusters]
+        page = find(chosen, query)
+        not_read = {**name_unread_clusters(status, known, query), **lacking(chosen)}
+        paging = {"total": page.total, "offset": query.offset, "limit": query.limit}
+        return {"as_of": status.now, "not_read": not_read, **paging, "items": page.items}
 
     def explain(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ())
@@ -125,10 +107,10 @@ def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
 
     return [
         Route(f"{PREFIX}/clusters", served(clusters)),
-        Route(f"{PREFIX}/topics", served(lambda request: paged(request, topics))),
-        Route(f"{PREFIX}/partitions", served(lambda request: paged(request, partitions))),
-        Route(f"{PREFIX}/groups", served(groups)),
-        Route(f"{PREFIX}/incidents", served(incidents)),
+        Route(f"{PREFIX}/topics", served(lambda request: listed(request, FILTERS, topics))),
+        Route(f"{PREFIX}/partitions", served(lambda request: listed(request, FILTERS, partitions))),
+        Route(f"{PREFIX}/groups", served(lambda request: listed(request, _OF_GROUPS, _groups, _without_groups))),
+        Route(f"{PREFIX}/incidents", served(lambda request: listed(request, _OF_INCIDENTS, _incidents))),
         Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}", served(explain)),
         Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}/{{partition}}", served(explain)),
         Route(f"{PREFIX}/openapi.json", served(openapi)),
@@ -156,12 +138,22 @@ def name_unread_clusters(status: Status, known: Sequence[ClusterFacts], query: Q
     return {name: missing.get(name, no_cluster) for name in query.clusters if name not in read}
 
 
-def _without_groups(known: Sequence[ClusterFacts], query: Query) -> Mapping[str, str]:
+def _groups(known: Sequence[ClusterFacts], query: Query) -> Page:
+    found = [
+        {"cluster": one.cluster, **group}
+        for one in known
+        if one.sweep is not None
+        for group in groups_of(one.sweep)
+        if query.search.lower() in group["group"].lower()
+        and (not query.topics or not set(query.topics).isdisjoint(group["topics"]))
+    ]
+    return Page(len(found), found[query.offset : query.offset + query.limit])
+
+
+def _without_groups(known: Sequence[ClusterFacts]) -> Mapping[str, str]:
     """Return the clusters whose consumer groups were not read lately, or could not be, and why."""
     found = {}
     for one in known:
-        if query.clusters and one.cluster not in query.clusters:
-            continue
         if one.sweep is None:
             found[one.cluster] = "its consumer groups are not read, or were not lately"
         elif one.sweep.reason is not None:
@@ -169,18 +161,23 @@ def _without_groups(known: Sequence[ClusterFacts], query: Query) -> Mapping[str,
     return found
 
 
-def _envelope(status: Status, unknown: Mapping[str, str], query: Query, page: Page) -> Mapping[str, Any]:
-    """Return a page of items, as of when they are known, and what is not known of which clusters."""
-    paging = {"total": page.total, "offset": query.offset, "limit": query.limit}
-    return {"as_of": status.now, "not_read": unknown, **paging, "items": page.items}
+def _incidents(known: Sequence[ClusterFacts], query: Query) -> Page:
+    found = [
+        {
+            "cluster": one.cluster,
+            "name": incident.name,
+            **asdict(incident),
+            "falling": incident.falling and incident.falling._asdict(),
+            "evidence": str(incident),
+        }
+        for one in known
+        for incident in one.assessment.incidents
+    ]
+    return Page(len(found), found[query.offset : query.offset + query.limit])
 
 
 def _cluster(cluster: ClusterStatus) -> Mapping[str, Any]:
     return {"cluster": cluster.name, **{name: getattr(cluster, name) for name in _OF_CLUSTER}}
-
-
-FILTERS = ("cluster", "topic", "verdict", "state", "owner", "search", "sort", "limit", "offset")
-"""The parameters of lists of topics and partitions."""
 
 
 def check(given: QueryParams, known: Collection[str]) -> None:
@@ -188,11 +185,6 @@ def check(given: QueryParams, known: Collection[str]) -> None:
     if unknown := sorted(set(given) - set(known)):
         hint = f"; there are {', '.join(known)}" if known else ""
         raise HTTPException(400, f"unknown parameter {unknown[0]!r}{hint}")
-
-
-def _query(request: Request) -> Query:
-    check(request.query_params, FILTERS)
-    return query_of(request.query_params)
 
 
 def query_of(given: QueryParams) -> Query:

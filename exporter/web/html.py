@@ -63,27 +63,25 @@ _OF_REPORT = {
 
 _REPORT_PAGE = "liveness.html"
 _FORMS = {"html": "text/html", "json": "application/json", "md": "text/markdown"}
+_HEADINGS = {400: "This cannot be asked", 404: "No such topic"}
+_NOT_IN_VIEW = "It is not in view now: deleted, left out by the settings, or of a cluster that is not read"
 _NO_REPORT = "No report is in the history folder yet. Run `topic-liveness report`, once a week by cron or the chart."
 
 
 def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], bytes | None]) -> list[BaseRoute]:
     """Return the routes of the pages; ``run_in_worker`` makes them. ``report`` returns a file of the last report."""
 
-    def page(make: Callable[[Request], str | None]) -> Callable[[Request], Awaitable[Response]]:
+    def page(make: Callable[[Request], str]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            root = "../../" if request.path_params else ""
             try:
-                found = await run_in_worker(lambda: make(request))
+                return HTMLResponse(await run_in_worker(lambda: make(request)), headers=_OF_PAGES)
             except HTTPException as error:
-                if error.status_code != 400:
+                if error.status_code not in _HEADINGS:
                     raise
-                body = render_missing(source.status(), "This cannot be asked", f"{error.detail}.", root)
-                return HTMLResponse(body, 400, headers=_OF_PAGES)
-            if found is not None:
-                return HTMLResponse(found, headers=_OF_PAGES)
-            text = "It is not in view now: deleted, left out by the settings, or of a cluster that is not read."
-            body = await run_in_worker(lambda: render_missing(source.status(), "No such topic", text, root))
-            return HTMLResponse(body, 404, headers=_OF_PAGES)
+                code, text = error.status_code, f"{error.detail}."
+            root = "../../" if request.path_params else ""
+            body = await run_in_worker(lambda: render_missing(source.status(), _HEADINGS[code], text, root))
+            return HTMLResponse(body, code, headers=_OF_PAGES)
 
         return serve
 
@@ -97,9 +95,12 @@ def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], by
         check(given, FILTERS)
         return topic_list(source.status(), source.cluster_facts(), given)
 
-    def one(request: Request) -> str | None:
+    def one(request: Request) -> str:
         check(request.query_params, ())
-        return topic(source.status(), source.cluster_facts(), **request.path_params)
+        found = topic(source.status(), source.cluster_facts(), **request.path_params)
+        if found is None:
+            raise HTTPException(404, _NOT_IN_VIEW)
+        return found
 
     async def last_report(_: Request) -> Response:
         return RedirectResponse(f"report/{_REPORT_PAGE}", 302, headers=_OF_PAGES)
