@@ -1,4 +1,4 @@
-"""Rollups in object storage, a real S3 server that in the middle is gone, silent, slow or read-only."""
+"""Rollups in object storage, a real S3 server that in the middle is gone, slow or read-only."""
 
 from __future__ import annotations
 
@@ -38,20 +38,6 @@ def jobs(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     options = (f"--conf=spark.hadoop.fs.s3a.{one}" for one in impatient)
     with HeldJobs(server, tmp_path_factory.mktemp("held") / "held", *options) as jobs:
         yield jobs
-
-
-def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server, jobs: HeldJobs) -> None:
-    """It takes requests and answers none: that is given up after some tries, and nothing is published."""
-    folder = story(server, "silent")
-    jobs.start("silent", "coverage")
-    server.stop_answering()
-    try:
-        silenced = jobs.go_on()
-    finally:
-        server.restart()
-    assert silenced.returncode == 1, silenced
-    assert silenced.stderr.startswith("Error: ") and silenced.stderr.count("\n") == 1, silenced.stderr
-    assert not (folder / "published" / "current.json").exists()
 
 
 def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line(
