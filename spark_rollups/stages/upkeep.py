@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.history.retention import retention_days
-from spark_rollups.spark.batches import KEY
 from spark_rollups.spool.spool_files import AHEAD
 from spark_rollups.stages.learning import week_of
 from spark_rollups.store.tables import Tables
@@ -78,15 +77,12 @@ def run_upkeep(tables: Tables, moment: datetime, retention: Retention) -> str:
     expired = {
         name: cutoff
         for name, cutoff in cutoffs.items()
-        if tables.exists(name) and _has_expired_rows(tables, name, cutoff)
+        if tables.exists(name) and not tables.read(name).where(_dated(name) < F.lit(cutoff)).isEmpty()
     }
     for name, cutoff in expired.items():
         if name == "windows":
             tables.note(windows_from=cutoff.isoformat())
-        if name == "baselines":
-            tables.replace_where(name, _in_force(tables, cutoff), f"week < date'{cutoff}'")
-        else:
-            tables.delete(name, _dated(name) < F.lit(cutoff))
+        tables.delete(name, _dated(name) < F.lit(cutoff))
     deleted = [*expired, *(["streams"] if _drop_streams(tables, retention) else [])]
     for name in _APPENDED:
         if tables.exists(name):
@@ -98,30 +94,6 @@ def run_upkeep(tables: Tables, moment: datetime, retention: Retention) -> str:
 
 def _dated(name: str) -> Column:
     return F.to_date(_DATED_BY.get(name, "date"))
-
-
-def _has_expired_rows(tables: Tables, name: str, cutoff: date) -> bool:
-    """Return whether any row that no verdict rests on is dated before a UTC day."""
-    rows = tables.read(name).where(_dated(name) < F.lit(cutoff))
-    if name == "baselines":
-        rows = rows.join(_last_weeks(tables), _same_week(), "left_anti")
-    return not rows.isEmpty()
-
-
-def _in_force(tables: Tables, cutoff: date) -> DataFrame:
-    """Return the baselines before a UTC day that still judge streams: those of the weeks of their last advances."""
-    rows = tables.read("baselines").where(_dated("baselines") < F.lit(cutoff))
-    return rows.join(_last_weeks(tables), _same_week(), "left_semi")
-
-
-def _same_week() -> list[Column]:
-    return [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in (*KEY, "week")]
-
-
-def _last_weeks(tables: Tables) -> DataFrame:
-    week = F.to_date(F.date_trunc("week", "last_advance")).alias("of_week")
-    streams = tables.read("streams").where("last_advance is not null")
-    return streams.select(*(F.col(name).alias(f"of_{name}") for name in KEY), week)
 
 
 def _drop_streams(tables: Tables, retention: Retention) -> bool:
