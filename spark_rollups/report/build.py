@@ -31,7 +31,7 @@ from spark_rollups.report.model import (
     TopicKey,
     VerdictCount,
 )
-from spark_rollups.report.summary import name_comparison, notes, summary, warnings
+from spark_rollups.report.summary import notes, summary, warnings
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
 _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -118,7 +118,7 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links = NO_LINKS) -> R
     parts = []
     for owner in {row.about.owner: None for row in facts.judged}:
         judged = tuple(row for row in facts.judged if row.about.owner == owner)
-        mine = replace(facts, judged=judged, week_ago=None, incidents=(), drops=(), alarms=())
+        mine = replace(facts, judged=judged, week_ago=None, drops=(), alarms=())
         part = _report(mine, zone, links, owner or "Topics without an owner")
         to_do = part.candidates or part.cut_off or any(part.section(key).entries for key in ACTION)
         page = f"owners/{_page(owner)}" if to_do else None
@@ -146,17 +146,15 @@ def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) 
     return Report(
         as_of=facts.as_of,
         week_ago_as_of=facts.week_ago_as_of,
-        compared_with=name_comparison(facts, zone),
         summary=summary(counts, facts, zone, whose),
         counts=counts,
         warnings=tuple(warnings(facts, zone)),
-        notes=(*notes(facts, zone), *facts.drops),
+        notes=(*notes(facts), *facts.drops),
         verdicts=_count_verdicts(topics, facts.week_ago),
         sections=sections,
         candidates=candidates,
         ask_first=tuple(topic for topic in topics if topic.ask_first),
         cut_off=tuple(topic for topic in topics if topic.about.replica_state == ReplicaState.STOPPED),
-        incidents=facts.incidents,
         coverage=facts.coverage,
         alarms=facts.alarms,
         topics=topics,
@@ -226,7 +224,7 @@ def _is_new(row: Entry, facts: Facts) -> bool:
     dead_since = row.finding.overdue_since
     if dead_since is not None and dead_since > facts.as_of - WEEK:
         return True
-    return facts.week_ago_as_of is not None and not facts.compared_late and not row.finding.dead_a_week_ago
+    return facts.week_ago_as_of is not None and not row.finding.dead_a_week_ago
 
 
 def _sorted(section: str, entries: Iterable[Entry]) -> tuple[Entry, ...]:

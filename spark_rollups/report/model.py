@@ -237,24 +237,6 @@ class VerdictCount:
 
 
 @dataclass(frozen=True, slots=True)
-class PastIncident:
-    """Topics and partitions of a cluster that were held together in the verdicts from ``first`` to ``last``.
-
-    ``name`` is the incident's in the table ``verdicts``, None where silence could only not be proved. ``topics`` were
-    held as a whole, and ``evidence`` is that of one of them; ``partitions`` are the most that were held at once.
-    """
-
-    cluster: str
-    name: str | None
-    first: datetime
-    last: datetime
-    ongoing: bool
-    topics: tuple[str, ...]
-    partitions: int
-    evidence: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CoverageGap:
     """A stretch of the week in which no poll proves anything."""
 
@@ -286,13 +268,11 @@ class ClusterCoverage:
 class Report:
     """The whole report, or (``of_owner``) the part of one owner; ``owner`` None is what nobody owns.
 
-    ``week_ago_as_of`` is the newest run a week before or earlier, with which it is compared; ``compared_with`` says
-    when that was: ``a week ago``, or the day where it was longer ago.
+    ``week_ago_as_of`` is the newest run a week before, a day more at most, with which it is compared.
     """
 
     as_of: datetime
     week_ago_as_of: datetime | None
-    compared_with: str
     summary: str
     counts: SummaryCounts
     warnings: tuple[str, ...]
@@ -305,7 +285,6 @@ class Report:
     """Others that are silent for as long and that no group reads: they may hold state, or be read in other ways."""
     cut_off: tuple[Entry, ...]
     """Copies that have lost their source."""
-    incidents: tuple[PastIncident, ...]
     coverage: tuple[ClusterCoverage, ...]
     alarms: tuple[str, ...]
     """How often deaths of each kind of stream were false."""
@@ -341,12 +320,6 @@ class Facts:
     week_ago_as_of: datetime | None = None
     judged: tuple[Entry, ...] = ()
     week_ago: Mapping[str, int] | None = None
-    incidents: tuple[PastIncident, ...] = ()
     coverage: tuple[ClusterCoverage, ...] = ()
     drops: tuple[str, ...] = ()
     alarms: tuple[str, ...] = ()
-
-    @property
-    def compared_late(self) -> bool:
-        """Whether the newest verdicts of a week ago or before are older than the week: the rollup had stopped."""
-        return self.week_ago_as_of is not None and self.as_of - self.week_ago_as_of > WEEK + timedelta(days=1)

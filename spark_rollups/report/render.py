@@ -25,13 +25,12 @@ from spark_rollups.report.summary import deaths, list_actions
 LIMITS = {
     "LISTED_ENTRIES": 300,
     "LISTED_GAPS": 20,
-    "LISTED_NAMES": 50,
     "OPEN_FINDINGS": 3,
     "MARKDOWN_OWNERS": 10,
     "MARKDOWN_ENTRIES": 5,
 }
-"""What is shown at most: entries of a list, gaps of a cluster, names of an incident, and different lines for the
-partitions of one entry; owners in the Markdown, and entries of each."""
+"""What is shown at most: entries of a list, gaps of a cluster, and different lines for the partitions of one entry;
+owners in the Markdown, and entries of each."""
 
 _PIECES = re.compile(r"[^._-]*[._-]*")
 _ABOVE = ("unreadable", "revived", "abandoned")

@@ -20,7 +20,7 @@ def summary(counts: SummaryCounts, facts: Facts, zone: tzinfo, whose: str | None
     if whose is None and not facts.judged and not facts.week_ago:
         return "No verdicts: nothing is known of any topic."
     begin = f"In the week to {day(facts.as_of, zone)}, " if whose is None else f"{whose}: "
-    return f"{begin}{_news(counts)}; {_compared(counts, facts, zone)}."
+    return f"{begin}{_news(counts)}; {_compared(counts, facts)}."
 
 
 def _news(counts: SummaryCounts) -> str:
@@ -82,12 +82,7 @@ def list_actions(report: Report) -> list[tuple[str, str]]:
     return found
 
 
-def name_comparison(facts: Facts, zone: tzinfo) -> str:
-    """Return when the verdicts were that are compared with: ``a week ago``, or the day where that was longer ago."""
-    return f"on {day(facts.week_ago_as_of, zone)}" if facts.week_ago_as_of and facts.compared_late else "a week ago"
-
-
-def _compared(counts: SummaryCounts, facts: Facts, zone: tzinfo) -> str:
+def _compared(counts: SummaryCounts, facts: Facts) -> str:
     now, before = counts.dead_topics, counts.dead_topics_week_ago
     other, topics = ("other ", counts.topics - counts.abandoned.topics) if counts.abandoned else ("", counts.topics)
     of_all = f"{now:,} of {plural(topics, f'{other}topic')} {'is' if now == 1 else 'are'} dead now"
@@ -98,8 +93,8 @@ def _compared(counts: SummaryCounts, facts: Facts, zone: tzinfo) -> str:
     if before is None:
         return of_all  # of an owner
     if now == before:
-        return f"{of_all}, as many as {name_comparison(facts, zone)}"
-    return f"{of_all}, {abs(now - before):,} {'more' if now > before else 'fewer'} than {name_comparison(facts, zone)}"
+        return f"{of_all}, as many as a week ago"
+    return f"{of_all}, {abs(now - before):,} {'more' if now > before else 'fewer'} than a week ago"
 
 
 def warnings(facts: Facts, zone: tzinfo) -> Iterable[str]:
@@ -140,12 +135,10 @@ def _coverage_warning(coverage: ClusterCoverage, facts: Facts, zone: tzinfo) -> 
     return None
 
 
-def notes(facts: Facts, zone: tzinfo) -> Iterable[str]:
+def notes(facts: Facts) -> Iterable[str]:
     """Return how new deaths were recognised where there are no verdicts of a week ago."""
-    if facts.judged and (facts.week_ago_as_of is None or facts.compared_late):
-        newest = facts.week_ago_as_of
-        before = "" if newest is None else f"; the newest before are of {moment(newest, zone)}"
+    if facts.judged and facts.week_ago_as_of is None:
         yield (
-            f"There are no verdicts of a week ago{before}: deaths of this week are those whose silence passed its "
-            "limit this week."
+            "There are no verdicts of a week ago: deaths of this week are those whose silence passed its limit this "
+            "week."
         )

@@ -6,10 +6,8 @@ findings that differ from those of their topic; never with all partitions.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, Window
@@ -24,7 +22,6 @@ from spark_rollups.report.model import (
     WEEK,
     Entry,
     Facts,
-    PastIncident,
     Revival,
     StreamFinding,
     TopicKey,
@@ -40,6 +37,8 @@ _OF_FINDING = [one.name for one in fields(StreamFinding) if one.name not in ("da
 """The columns of the verdicts that a finding has."""
 _OF_TOPIC = (*TopicKey._fields, "partitions", "partitions_live")
 _COLUMNS = (*_OF_TOPIC, *_OF_FINDING)
+
+DAY = timedelta(days=1)
 
 _Row = dict[str, Any]
 
@@ -66,13 +65,8 @@ def read_facts(
     as_of = runs[-1] if runs else requested_as_of
     if as_of is None:
         return None
-    week_ago_as_of = max((run for run in runs if run <= as_of - WEEK), default=None)
+    week_ago_as_of = max((run for run in runs if as_of - WEEK - DAY <= run <= as_of - WEEK), default=None)
     judged = _judged(verdicts, as_of, week_ago_as_of)
-    earlier = _earlier(verdicts, week_ago_as_of, as_of)
-    week_ago = Counter[str]()
-    for row in earlier:
-        if row["as_of"] == week_ago_as_of and row["whole"]:
-            week_ago[row["verdict"]] += row["rows"]
     clusters_seen, days_seen = read_coverage(tables.read("coverage"), as_of, {row.cluster for row in judged})
     judged = add_charts(judged, tables.read("daily"), days_seen, as_of)
     keys = {row.key for row in judged}
@@ -81,8 +75,7 @@ def read_facts(
         as_of=as_of,
         week_ago_as_of=week_ago_as_of,
         judged=tuple(replace(row, about=about[row.key]) for row in judged),
-        week_ago=None if week_ago_as_of is None else week_ago,
-        incidents=_incidents(earlier, [run for run in runs if run > as_of - WEEK]),
+        week_ago=None if week_ago_as_of is None else _count_verdicts(verdicts, week_ago_as_of),
         coverage=clusters_seen,
         drops=read_drops(tables.read("drops"), as_of) if tables.exists("drops") else (),
         alarms=_alarms(tables.read("calibration"), as_of),
@@ -148,48 +141,10 @@ def _entry(row: _Row) -> Entry:
     return Entry(**{name: row[name] for name in _OF_TOPIC}, findings=(finding,))
 
 
-def _earlier(verdicts: DataFrame, week_ago: datetime | None, as_of: datetime) -> list[_Row]:
-    """Return how many topics had each verdict a week ago, and what was held in the week, by run."""
-    whole = F.col("partition").isNull()
-    then = F.lit(False) if week_ago is None else (F.col("as_of") == F.lit(week_ago)) & whole
-    is_held = F.col("verdict") == Verdict.HELD.value
-    held = is_held & F.col("as_of").between(F.lit(as_of - WEEK), F.lit(as_of))
-    topics = F.collect_list(F.when(whole & is_held, F.struct("topic", "evidence")))
-    by_run = verdicts.where(then | held).groupBy("as_of", "cluster", whole.alias("whole"), "verdict", "incident")
-    return _collected(by_run.agg(F.count("*").alias("rows"), topics.alias("topics")))
-
-
-def _incidents(earlier: Sequence[_Row], runs: Sequence[datetime]) -> tuple[PastIncident, ...]:
-    held: dict[tuple[str, str | None], dict[datetime, list[_Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in earlier:
-        if row["verdict"] == Verdict.HELD and row["as_of"] in runs:
-            held[row["cluster"], row["incident"]][row["as_of"]].append(row)
-    found = []
-    for (cluster, name), of_run in held.items():
-        spans: list[list[datetime]] = []
-        for before, run in zip([None, *runs], runs, strict=False):
-            if run in of_run and spans and (name is not None or spans[-1][-1] == before):
-                spans[-1].append(run)
-            elif run in of_run:
-                spans.append([run])
-        for span in spans:
-            rows = [row for run in span for row in of_run[run]]
-            evidence: Mapping[str, str] = {
-                topic["topic"]: topic["evidence"] for row in rows if row["whole"] for topic in row["topics"]
-            }
-            found.append(
-                PastIncident(
-                    cluster=cluster,
-                    name=name,
-                    first=span[0],
-                    last=span[-1],
-                    ongoing=span[-1] == runs[-1],
-                    topics=tuple(sorted(evidence)),
-                    partitions=max((row["rows"] for row in rows if not row["whole"]), default=0),
-                    evidence=evidence[min(evidence)] if evidence else None,
-                )
-            )
-    return tuple(sorted(found, key=lambda one: (one.first, one.cluster, one.name or "")))
+def _count_verdicts(verdicts: DataFrame, at: datetime) -> dict[str, int]:
+    """Return how many topics had each verdict in the run of a moment."""
+    topics = verdicts.where((F.col("as_of") == F.lit(at)) & F.col("partition").isNull())
+    return {row["verdict"]: row["count"] for row in _collected(topics.groupBy("verdict").count())}
 
 
 def _alarms(calibration: DataFrame, as_of: datetime) -> tuple[str, ...]:

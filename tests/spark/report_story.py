@@ -25,7 +25,6 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 LONG_NAME = "x" * 120 + "." + "y" * 128
 """The longest legal topic name: 249 characters."""
-SYNCED = tuple(f"sync.{name}" for name in "abcdef")
 HOSTILE = 'silent | "forever" `rm` <script>alert(1)</script> [link](http://evil.example) *bold* \u202e\nend & done'
 
 
@@ -143,32 +142,20 @@ def verdicts_now() -> Iterator[dict[str, Any]]:
     yield from topic("lost", "quiet", 2, silent=3 * HOUR, state="unreadable", reason="leader-unreachable")
     yield from topic("nightly-batch", "quiet", silent=10 * HOUR, limit=50 * HOUR)
     yield from topic("copy.orders", "suspect", silent=6 * HOUR)
-    for name in SYNCED:
-        yield from topic(name, "live")
     yield from topic(LONG_NAME, "dead", silent=2 * DAY, cluster="edge|<b>")
     yield from topic("__a.b-c_d__", "dead", silent=2 * DAY, cluster="edge|<b>", evidence=HOSTILE)
 
 
 def verdicts_a_week_ago() -> Iterator[dict[str, Any]]:
-    """The verdicts at WEEK_AGO, in which ``old-imports`` was not deleted yet."""
+    """The verdicts at WEEK_AGO."""
     then: dict[str, Any] = {"as_of": WEEK_AGO}
     yield from topic("invoices-eu", "dead", silent=9 * DAY, limit=5 * HOUR, **then)
     yield from topic("stock-levels", "dead", silent=30 * HOUR, **then)
     for name in ("legacy.v1", "exports.old", "prices.snapshot"):
         yield from topic(name, "retired", silent=33 * DAY, **then)
-    yield from topic("old-imports", "dead", silent=4 * DAY, **then)
     yield from topic(
         "audit_log_", "live", 40, odd={key: {"verdict": "dead", "silent": 5 * DAY} for key in (2, 5, 6, 7, 31)}, **then
     )
-
-
-def verdicts_in_an_incident() -> Iterator[dict[str, Any]]:
-    """Two days ago, in two runs one after the other, six topics were held together."""
-    for hours in (48, 42):
-        for name in SYNCED:
-            yield from topic(
-                name, "held", silent=4 * HOUR, as_of=AS_OF - hours * HOUR, incident="2026-03-01T08:00Z-broker-2"
-            )
 
 
 def verdicts_of_earlier_weeks() -> Iterator[dict[str, Any]]:
@@ -326,7 +313,6 @@ def story() -> dict[str, list[dict[str, Any]]]:
         "verdicts": [
             *verdicts_of_earlier_weeks(),
             *verdicts_a_week_ago(),
-            *verdicts_in_an_incident(),
             *verdicts_now(),
         ],
         "coverage": [

@@ -24,7 +24,6 @@ from spark_rollups.report.model import (
     CoverageGap,
     Entry,
     Facts,
-    PastIncident,
     Report,
     Revival,
     StreamFinding,
@@ -182,24 +181,6 @@ def test_what_was_not_dead_a_week_ago_or_died_since_is_news() -> None:
     assert "newly-dead" in places(build_report(facts(again)))
 
 
-def test_after_a_pause_of_the_rollup_the_report_names_the_day_that_it_compares_with() -> None:
-    """Five weeks ago is no week ago: the sentence and the tiles name the day, and old deaths are no news."""
-    rows = [
-        *judged(finding(None, "dead", dead_for=2 * DAY), key=TopicKey("prod", "a", None), partitions=1),
-        *judged(finding(None, "dead", dead_for=20 * DAY), key=TopicKey("prod", "b", None), partitions=1),
-    ]
-    found = facts(rows, owners=dict.fromkeys("ab", "team-a"), week_ago={"live": 2, "dead": 1})
-    report = build_report(replace(found, week_ago_as_of=AS_OF - 35 * DAY))
-    assert places(report).keys() == {"newly-dead", "still-dead"}
-    assert report.summary.endswith("2 of 2 topics are dead now, 1 more than on Tue 2026-01-27.")
-    [note] = report.notes
-    assert note.startswith("There are no verdicts of a week ago; the newest before are of Tue 2026-01-27 12:00 UTC: ")
-    assert "a week ago" not in (render_html(report) + render_markdown(report)).replace(note, "")
-    later = build_report(replace(found, week_ago_as_of=AS_OF - 8 * DAY))
-    assert later.summary.endswith("1 more than a week ago.")
-    assert places(later).keys() == {"newly-dead"}
-
-
 def test_ten_thousand_deaths_stay_readable_and_are_complete_in_the_json() -> None:
     """The page and the Markdown show the first and count the rest; the JSON has the evidence of each."""
     many = judged(*(finding(n, "dead") for n in range(5000)))
@@ -322,14 +303,12 @@ def test_every_list_that_is_cut_says_so() -> None:
     """Owners to choose from, lists and what a search looks through: each names what it leaves out."""
     names = [f"t{number:03}" for number in range(320)]
     found = facts(topics(**dict.fromkeys(names, "dead")), owners={name: f"owner-{name}" for name in names})
-    incidents = tuple(PastIncident("prod", f"i{number}", AS_OF, AS_OF, False, ("a",), 0) for number in range(320))
-    report = build_report(replace(found, incidents=incidents))
+    report = build_report(found)
     html, markdown, _ = forms(report)
     assert "<option disabled>and 20 more: search for them</option>" in html
-    assert "The first 300 of 320; all are in" in html.partition('id="incidents"')[2].partition("</section>")[0]
+    assert "The first 300 of 320; all are in" in html.partition('id="owners"')[2].partition("</section>")[0]
     assert "data-cut" in html
     assert "And 310 topics of 310 other owners." in markdown
-    assert "- and 315 more" in markdown.partition("## Incidents")[2]
     assert "data-cut>" not in render_html(report.owners[0])
 
 
