@@ -22,7 +22,7 @@ from exporter.domain.groups.time_lag import (
     TimeLagSearches,
     are_trailing,
 )
-from exporter.domain.groups.time_points import POINTS_PER_PARTITION, Points
+from exporter.domain.groups.time_points import NEWEST_KEPT, Points
 from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from tests.groups import Group, GroupPartition, positions_of
 from tests.timelog import Log
@@ -201,7 +201,7 @@ def test_many_groups_and_many_looks(log: Log, data: st.DataObject) -> None:
                 if isinstance(bracket, TimestampRange):
                     assert bracket.high >= newest[group] or bracket.high >= NOW
                     newest[group] = max(newest[group], bracket.low)
-        assert len(known.points) <= POINTS_PER_PARTITION
+        assert len(known.points) <= NEWEST_KEPT + 4 * len(committed)
 
 
 @given(logs())

@@ -8,8 +8,8 @@ import numpy as np
 
 from exporter.domain.arrays import ColumnSet, Flags, Offsets, Rows, runs
 
-POINTS_PER_PARTITION = 8
-"""Points kept of one partition, unless its groups need more: up to four around each committed offset."""
+NEWEST_KEPT = 4
+"""Points kept of one partition, besides up to four around each committed offset."""
 
 NOWHERE = -1
 """The place of a point that does not exist."""
@@ -91,35 +91,18 @@ class Points(ColumnSet):
         return first
 
     def trim(self, rows: Rows, committed: Offsets) -> Points:
-        """Keep what the next search may need: the points around each committed offset, and the newest others.
+        """Keep what the next search may need: the points around each committed offset, and the newest of a partition.
 
         ``rows`` [m] are the partitions of the committed offsets, any number of each; those of others stay.
         """
-        if not len(rows):
+        if not len(rows) or not len(self):
             return self
-        order = np.lexsort((committed, rows))
-        starts, at = np.unique(rows[order], return_index=True)
-        # Two before the smallest offset: one of them may be from after it.
-        least = committed[order][at]
-        first = self.place(starts, least - 1) - 2
-        begin = np.zeros(len(self), dtype=np.intp)
-        mine = self.are_of(starts)
-        begin[mine] = first[np.searchsorted(starts, self.row[mine])]
-        points = self[~mine | (np.arange(len(self)) >= begin)]
-        many = np.bincount(points.row, minlength=int(rows.max()) + 1)[rows] > POINTS_PER_PARTITION
-        return points._thinned(rows[many], committed[many]) if many.any() else points  # noqa: SLF001 - of this class
-
-    def _thinned(self, rows: Rows, committed: Offsets) -> Points:
-        around = np.zeros(len(self) + 1, dtype=np.bool_)
+        kept = np.zeros(len(self) + 1, dtype=np.bool_)
         for offsets in (committed, committed - 1):
             places = self.place(rows, offsets)
-            around[self.record_before(rows, places)] = around[self.find_points_of(rows, places)] = True
-        around = around[:-1]
-        room = np.maximum(POINTS_PER_PARTITION - np.bincount(self.row[around], minlength=self.row[-1] + 1), 0)
-        rest = np.flatnonzero(~around)
-        newer = np.searchsorted(self.row[rest], self.row[rest], "right") - np.arange(len(rest)) - 1
-        around[rest[newer < room[self.row[rest]]]] = True
-        return self[around | ~self.are_of(rows)]
+            kept[self.record_before(rows, places)] = kept[self.find_points_of(rows, places)] = True
+        newer = np.searchsorted(self.row, self.row, "right") - np.arange(len(self))
+        return self[kept[:-1] | (newer <= NEWEST_KEPT) | ~self.are_of(rows)]
 
 
 def _merged(points: Points) -> tuple[Points, Rows]:
