@@ -109,11 +109,6 @@ class TimeLags:
         self._progress = self._progress.follow(self._before, positions, here, there, now / 1000)
         limits = TimeLagLimits(now, self._tolerance, self._slack)
         found = self._found(np.flatnonzero(wanted), positions, logs, limits, enough)
-        # What was found of another offset of a partition with a contradiction may be wrong as well.
-        again = (found.outcome == ANSWERED) & self._disproved[logs.row[found.place]]
-        if again.any():
-            more = self._found(found.place[again], positions, logs, limits, enough)
-            found = _Found.concatenate([found[~again], more])
         self._remember(positions, logs, found.place)
         behind = (self._before.reason == ANSWERED) & (self._before.lag > 0)
         stalled = np.zeros(len(positions), dtype=np.bool_)
@@ -195,6 +190,8 @@ class TimeLags:
         searches = TimeLagSearches.begin(limits, row, start[first], ends, logs.compacted[places[first]])
         self._search(searches, enough)
         searches.give_up(self._never_known[row] & (searches.hidden_to >= 0), reason_code(Reason.HIDDEN))
+        # What was found of any offset of a partition with a contradiction may be wrong.
+        searches.outcome[self._disproved[row]] = UNFINISHED
         found = _Found(searches.row, searches.outcome, searches.low, searches.high)
         return replace(found[search_of], place=places)
 
@@ -210,6 +207,8 @@ class TimeLags:
         """Look up until all is found or it is ``enough``; partitions that waited longest come first."""
         since = self._last_sweep[searches.row]
         while True:
+            # Where answers contradict each other the next sweep begins anew.
+            searches.give_up(self._disproved[searches.row], reason_code(Reason.OTHER))
             pending, targets = searches.step(self._points)
             if not len(pending) or enough():
                 return

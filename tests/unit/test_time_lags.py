@@ -245,10 +245,12 @@ def test_a_log_that_fell_back_is_searched_anew(bench: Bench) -> None:
 
 
 def test_an_answer_that_contradicts_what_was_proved_costs_every_offset_of_the_partition_its_proof(bench: Bench) -> None:
-    """Also those of groups that stand still: in the same sweep they are searched anew."""
+    """Also those of groups that stand still: for one sweep they are unknown, and in the next they are searched anew."""
     bench.measure(g={A: 60}, h={A: 50}, i={B: 60})
     bench.times.logs[A] = shifted(3600)
     before = len(bench.times.requests)
+    groups = groups_of(bench.measure(g={A: 60}, h={A: 55}, i={B: 60}))
+    assert [groups[name].partitions[A].no_time_lag for name in "gh"] == [NoTimeLag.UNFINISHED] * 2
     sweep = bench.measure(g={A: 60}, h={A: 55}, i={B: 60})
     for group, committed in (("g", 60), ("h", 55)):
         found = lag(sweep, group=group)

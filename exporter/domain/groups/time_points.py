@@ -49,20 +49,11 @@ class Points(ColumnSet):
         """Return the points with what answers proved, in any order, and the partitions with a contradiction.
 
         An answer that contradicts earlier ones shows that records were removed (retention, compaction, an unclean
-        election): the new answers are kept, and the earlier ones are dropped.
+        election): nothing is known of that partition any more.
         """
         touched = self.are_of(new.row)
-        both = Points.concatenate([self[touched], new])
-        is_new = np.arange(len(both)) >= len(both) - len(new)
-        merged, disproved = _merged(both)
-        if len(disproved):
-            valid = is_new | ~both.are_of(disproved)
-            merged, contradictory = _merged(both[valid])
-            if len(contradictory):
-                last = np.zeros(len(both), dtype=np.bool_)
-                last[len(both) - 1 - np.unique(both.row[::-1], return_index=True)[1]] = True
-                merged, _ = _merged(both[valid & (last | ~both.are_of(contradictory))])
-        joined = Points.concatenate([self[~touched], merged])
+        merged, disproved = _merged(Points.concatenate([self[touched], new]))
+        joined = Points.concatenate([self[~touched], merged[~merged.are_of(disproved)]])
         return joined[np.argsort(joined.row, kind="stable")], disproved
 
     def place(self, rows: Rows, offsets: Offsets) -> Rows:
