@@ -13,7 +13,6 @@ import pytest
 from dashboards.board import MAY_BE_MISSING
 from dashboards.build import FOLDER, build
 from dashboards.publish import RULES, publish, runbook_link
-from exporter.metrics.catalogue import CATALOGUE, REPLICA_METRICS
 from tests.contract.promql import named
 from tests.grafana import ANNOTATIONS, DASHBOARDS, PANELS, TARGETS
 from tests.programs import program
@@ -109,19 +108,3 @@ def test_tables_name_the_columns_of_their_queries() -> None:
         [options] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
         taken = {name for name in options["renameByName"] | options["excludeByName"] if name.startswith("Value")}
         assert taken == columns, panel["title"]
-
-
-def test_only_the_partitions_of_a_topic_need_series_of_partitions() -> None:
-    """With metrics.granularity: topic all else is filled; what is not says so."""
-    by_partition = {metric.name for metric in CATALOGUE if "partition" in metric.labels} - {
-        metric.name for metric in REPLICA_METRICS
-    }
-    needing = {
-        (query.dashboard, query.title)
-        for query in TARGETS
-        if by_partition & {name for name, _ in named(query.expr).selectors}
-    }
-    assert {dashboard for dashboard, _ in needing} == {"topic"}
-    for name, panel in PANELS:
-        if (name, panel["title"]) in needing:
-            assert "metrics.granularity: partition" in panel["fieldConfig"]["defaults"]["noValue"]

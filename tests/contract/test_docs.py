@@ -52,34 +52,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Shown(HTMLParser):
-    """The text of a page, and what a browser fetches for it."""
+    """The text of a page."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
-        self.fetched: list[str] = []
-        self.links: list[str] = []
         self.text = ""
         self.feed(page.read_text(encoding="utf-8"))
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what is fetched, and where links lead."""
-        attributes = dict(attrs)
-        if tag in ("script", "img", "iframe", "source"):
-            self.fetched.append(attributes.get("src") or "")
-        elif tag == "link" and attributes.get("rel") in ("stylesheet", "preconnect", "icon", "preload"):
-            self.fetched.append(attributes.get("href") or "")
-        elif tag == "a":
-            self.links.append(attributes.get("href") or "")
-
     def handle_data(self, data: str) -> None:
         self.text += data
-
-
-def test_the_site_asks_no_other_host(site: Path) -> None:
-    """Scripts, styles, fonts and images come from the site itself."""
-    pages = [Shown(page) for page in site.rglob("*.html")]
-    assert len(pages) > len(TEXTS)
-    assert [url for page in pages for url in page.fetched if re.match(r"(https?:)?//", url)] == []
 
 
 def test_the_references_leave_nothing_out(site: Path) -> None:

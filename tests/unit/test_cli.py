@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from textwrap import dedent, indent
 from typing import Any
 
 import pytest
@@ -109,23 +108,6 @@ def test_help_is_golden(command: str, golden: Callable[[str, str], None]) -> Non
     shown = CliRunner().invoke(topic_liveness, arguments, prog_name="topic-liveness", terminal_width=80)
     assert shown.exit_code == 0
     golden(f"help/{command or 'topic-liveness'}.txt", shown.output)
-
-
-def test_the_smallest_configuration_of_the_help_loads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
-    """The smallest configuration in `serve --help` loads, with its further properties too."""
-    shown = CliRunner().invoke(topic_liveness, ["serve", "--help"], terminal_width=80).output
-    smallest = re.search(r"smallest configuration file:\n(.*?)\n\n", shown, re.DOTALL)
-    properties = re.search(r"under `kafka`.*?:\n(.*?)\n\n", shown, re.DOTALL)
-    assert smallest is not None
-    assert properties is not None
-    more = indent(dedent(properties[1]), " " * 6)
-    (tmp_path / "prod.yaml").write_text(f"{dedent(smallest[1])}\n{more}\n")
-    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
-    checked = call("check-config", "-c", "prod.yaml")
-    assert checked.returncode == 0, checked.stderr
-    assert "sasl.mechanism: SCRAM-SHA-512" in checked.stdout
 
 
 @pytest.mark.parametrize(
