@@ -32,17 +32,6 @@ class LogEnds:
         self._earliest = Answers.none(len(layout))
         self._latest = Answers.none(len(layout))
 
-    def take(self, before: LogEnds) -> None:
-        """Take over good answers from before a change of metadata, where leader and topic are the same."""
-        here, there = self.table.layout.moves_from(before.table.layout)
-        same = (
-            (self.leader[here] == before.leader[there])
-            & (self._topic_id[here] == before._topic_id[there])
-            & (before._latest.reason[there] == ANSWERED)
-        )
-        self._earliest.put(here[same], before._earliest[there[same]])
-        self._latest.put(here[same], before._latest[there[same]])
-
     def ask(self, source: PollSource, turn: int, turns: int) -> None:
         """Look up missing offsets: LATEST of all rows with a leader, EARLIEST of new rows and of each row in its turn.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from exporter.collectors.log_ends import LogEnds
 from exporter.collectors.log_sizes import Inspector
-from exporter.collectors.metadata_cache import MetadataCache
 from exporter.collectors.remote_tier import TierWatch
 from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
@@ -26,7 +25,7 @@ from exporter.domain.polls.activity import (
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.metadata import Metadata, is_unchanged, restore_known
 from exporter.domain.polls.readings import (
     FUTURE_SLACK_SECONDS,
     Answers,
@@ -40,6 +39,9 @@ log = logging.getLogger(__name__)
 
 CLOCK_SET_SECONDS = 5.0
 """A larger difference between two clocks from poll to poll means that the wall clock was set."""
+
+_NEARLY = 0.9
+"""A poll that begins a little early reads metadata all the same."""
 
 _ANOTHER_CLUSTER = (
     "another Kafka cluster answers than at the last poll, so that this one does not count; next step: none if that is "
@@ -59,7 +61,6 @@ class Poller:
         *,
         earliest_polls: int = 1,
         metadata_seconds: float = 0.0,
-        poll_interval: float = 0.0,
         tier: TierWatch | None = None,
         inspections: Inspector | None = None,
         state: ClusterState | None = None,
@@ -76,7 +77,9 @@ class Poller:
         self._inspections = inspections
         self._earliest_polls = earliest_polls
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
-        self._metadata = MetadataCache(source, clock, max_age=metadata_seconds, poll_interval=poll_interval)
+        self._metadata_seconds = metadata_seconds
+        self._metadata: Metadata | None = None
+        self._metadata_read_at = 0.0
         self._polls = 0
         self._metadata_doubted = True
         self._counted: Mapping[str, int] = {}
@@ -144,17 +147,16 @@ class Poller:
     def _read(self, started: float) -> Snapshot:
         self._source.begin()
         fresh = self._metadata_doubted
-        metadata = self._metadata.read(fresh=fresh)
+        metadata = self._read_metadata(fresh=fresh)
         taken_at = self._now()
-        ends = self._ends(metadata)
+        ends = LogEnds(metadata, self._table)
         turns = self._earliest_polls if self._polls else 1
         ends.ask(self._source, self._polls, turns)
         started_over = ends.list_restarted()
         if started_over or (not fresh and ends.is_outdated()):
             # A topic was deleted, created again or moved: recognise that in this poll, not in the next.
-            metadata, before = self._metadata.read(fresh=True, doubted=started_over), ends
-            ends = self._ends(metadata)
-            ends.take(before)
+            metadata = self._read_metadata(fresh=True, doubted=started_over)
+            ends = LogEnds(metadata, self._table)
             ends.ask(self._source, self._polls, turns)
         table = ends.table.replace(leader=ends.leader, unread=ends.unread)
         table = observe(table, ends.sightings(), taken_at)
@@ -184,6 +186,23 @@ class Poller:
             inspected=NO_INSPECTIONS if self._inspections is None else self._inspections.results(metadata),
             cluster_change=self._cluster_change,
         )
+
+    def _read_metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
+        """Return the topics in scope: read again where ``fresh``, or where the last metadata is old.
+
+        Otherwise, and where nothing changed, returns the same object as before. Ids of ``doubted`` topics, which may
+        have been created again, are read again. What could not be read this time stays as it was. Raises SourceError
+        when no broker answers.
+        """
+        now, last = self._clock.monotonic(), self._metadata
+        if last is not None and not fresh and now - self._metadata_read_at < _NEARLY * self._metadata_seconds:
+            return last
+        ids = {} if last is None else {name: topic.topic_id for name, topic in last.topics.items()}
+        read = restore_known(self._source.metadata(doubted, ids), last)
+        self._metadata_read_at = now
+        if last is None or not is_unchanged(last, read):
+            self._metadata = last = read
+        return last
 
     def _another_cluster_answered(self, at: float) -> bool:
         """Return whether the cluster has another id than at the last poll; then forget all partitions.
@@ -225,9 +244,6 @@ class Poller:
         undecided = set(np.unique(table.led_by[several]).tolist()) - self._source.max_timestamp_supported().keys()
         rows = [np.flatnonzero(several & (table.led_by == broker)) for broker in sorted(undecided)]
         return np.array([of_broker[self._polls % len(of_broker)] for of_broker in rows], dtype=np.intp)
-
-    def _ends(self, metadata: Metadata) -> LogEnds:
-        return LogEnds(metadata, self._table)
 
     def _now(self) -> float:
         """Return the wall clock; where it was set since the last call, shift the remembered times."""

@@ -81,7 +81,6 @@ def build_cluster(
         earliest_polls=max(1, int(_EARLIEST_SECONDS / poll.interval)),
         # With short intervals somebody probably waits for a new topic.
         metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
-        poll_interval=poll.interval,
         tier=tier,
         inspections=inspector,
         state=state,

@@ -14,9 +14,6 @@ from exporter.metrics.lines import Block, Samples, compress_blocks
 RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes, unless a poll has ended since."""
 
-PIECE_BYTES = 262_144
-"""Small blocks are joined into pieces of about this size."""
-
 Family = tuple[Metric, Sequence[Block]]
 """A metric and its samples."""
 
@@ -43,7 +40,7 @@ class Exposition:
                 self._keep(at, [*add_headers(gathered), Block(self._self_metrics())])
             if zipped not in self._pieces:
                 pieces = compress_blocks(self._blocks) if zipped else [block.text for block in self._blocks]
-                self._pieces[zipped] = tuple(_joined(pieces))
+                self._pieces[zipped] = tuple(pieces)
             return self._pieces[zipped]
 
     def forget(self) -> None:
@@ -87,16 +84,3 @@ def add_headers(shown: Iterable[Family]) -> Iterator[Block]:
 @cache
 def _header(metric: Metric) -> Block:
     return Block(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n".encode())
-
-
-def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    small: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        if size + len(piece) > PIECE_BYTES and small:
-            yield b"".join(small)
-            small, size = [], 0
-        small.append(piece)
-        size += len(piece)
-    if small:
-        yield b"".join(small)

@@ -203,9 +203,7 @@ class Bench:
         poll = PollSettings()
         self._trio = trio
         source = poll_source(ClientProcess("bench"), trio.bootstrap, poll.request_timeout, poll.interval)
-        self._poller = Poller(
-            "bench", source, [], SystemClock(), metadata_seconds=2 * poll.interval, poll_interval=poll.interval
-        )
+        self._poller = Poller("bench", source, [], SystemClock(), metadata_seconds=2 * poll.interval)
 
     def poll(self, step: str) -> tuple[str, ...]:
         """Poll once, and return a row. Raises WrongFiguresError where the cluster as a whole gave nothing."""
