@@ -77,14 +77,13 @@ class TimeLags:
         self._points = Points.blank(0)
         self._points_of: Offsets = np.zeros(0, dtype=np.int64)
         """The number of the topic id of each partition when its points were last used."""
-        self._last_sweep: Offsets = np.zeros(0, dtype=np.int64)
-        """The number of the last sweep that looked up each partition. Those that waited longest come first."""
+        self._turn = 0
+        """The row from which the next search begins: the first one for which there was no time left."""
         self._disproved: Flags = np.zeros(0, dtype=np.bool_)
         """The partitions for which an answer of this sweep contradicted an earlier one."""
         self._never_known = self._trusting = self._timeless = self._disproved
         self._ends = self._newest = self._latest
         """The end and the newest timestamp (ms) of each log at the last poll; 0 where the latter is unknown."""
-        self._sweeps = 0
         self._before = NO_POSITIONS
         self._progress = CommitProgress.begun(0, 0.0)
         """What the rows of ``_before`` did."""
@@ -96,7 +95,6 @@ class TimeLags:
         ``enough``. The next one continues with unfinished offsets, the oldest first. A leader that does not answer is
         waited for once.
         """
-        self._sweeps += 1
         self._follow(snapshot.table.layout)
         self._membership = Membership.make_bare(self._layout, snapshot.table.leader)
         self._disproved = np.zeros(len(self._layout), dtype=np.bool_)
@@ -124,11 +122,11 @@ class TimeLags:
         here, there = layout.moves_from(self._layout)
         latest, polled = np.zeros(len(layout), dtype=np.int64), np.zeros(len(layout), dtype=np.int64)
         latest[here], polled[here] = self._latest[there], self._polled[there]
-        ids, last_sweep = np.zeros(len(layout), dtype=np.int64), np.zeros(len(layout), dtype=np.int64)
-        ids[here], last_sweep[here] = self._points_of[there], self._last_sweep[there]
+        ids = np.zeros(len(layout), dtype=np.int64)
+        ids[here] = self._points_of[there]
         moved = np.full(len(self._layout), -1, dtype=np.intp)
         moved[there] = here
-        self._points, self._points_of, self._last_sweep = self._points.move(moved), ids, last_sweep
+        self._points, self._points_of = self._points.move(moved), ids
         self._layout, self._latest, self._polled = layout, latest, polled
 
     def _logs(self, positions: Positions, snapshot: Snapshot) -> _Logs:
@@ -204,8 +202,7 @@ class TimeLags:
         self._points = self._points[self._points.offset >= starts[self._points.row]]
 
     def _search(self, searches: TimeLagSearches, enough: Callable[[], bool]) -> None:
-        """Look up until all is found or it is ``enough``; partitions that waited longest come first."""
-        since = self._last_sweep[searches.row]
+        """Look up until all is found or it is ``enough``; the next search goes on where there was no time left."""
         while True:
             # Where answers contradict each other the next sweep begins anew.
             searches.give_up(self._disproved[searches.row], reason_code(Reason.OTHER))
@@ -213,13 +210,14 @@ class TimeLags:
             if not len(pending) or enough():
                 return
             row = searches.row[pending]
-            order = np.lexsort((targets, row, since[pending]))
+            order = np.lexsort((targets, (row - self._turn) % len(self._layout)))
             pending, targets, row = pending[order], targets[order], row[order]
             once = runs(row, targets)
             pending, targets = pending[once], targets[once]
             for at in range(0, len(pending), LOOKUPS_AT_ONCE):
                 if enough():
-                    break
+                    self._turn = int(row[once][at])
+                    return
                 part = slice(at, at + LOOKUPS_AT_ONCE)
                 self._ask(pending[part], targets[part], searches)
 
@@ -230,7 +228,6 @@ class TimeLags:
         if not len(pending):
             return
         rows = searches.row[pending]
-        self._last_sweep[rows] = self._sweeps
         try:
             answers = self._source.look_up_times(self._membership, rows, targets)
         except SourceError as error:
@@ -270,7 +267,7 @@ class TimeLags:
         """Keep what the next sweep may need: points around committed offsets."""
         present = np.zeros(len(self._layout), dtype=np.bool_)
         present[logs.row[logs.row >= 0]] = True
-        self._points, self._last_sweep = self._points[present[self._points.row]], np.where(present, self._last_sweep, 0)
+        self._points = self._points[present[self._points.row]]
         rows = np.zeros(len(self._layout) + 1, dtype=np.bool_)
         rows[logs.row[searched]] = True
         places = np.flatnonzero(rows[logs.row])
