@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import time
 from dataclasses import asdict, dataclass, replace
@@ -12,10 +11,8 @@ from datetime import datetime
 from typing import Any, TextIO
 from urllib.parse import quote
 
-import click
-
 from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError, exporter_here
-from exporter.commands.explanation import explain, plain
+from exporter.commands.explanation import explain
 from exporter.domain.arrays import replace_nan
 from exporter.domain.judging.current_facts import (
     compute_retirement,
@@ -111,14 +108,9 @@ def write(out: TextIO, explanation: Explanation, style: str, now: float) -> None
         json.dump(explanation.record, out, indent=2)
         out.write("\n")
         return
-    colours = out.isatty() and "NO_COLOR" not in os.environ
     source = explanation.exporter if explanation.answered else f"{explanation.exporter}; this is as of the rollup"
-    lines = explain(explanation.record, source, now, _painted if colours else plain)
+    lines = explain(explanation.record, source, now)
     out.writelines(line.rstrip() + "\n" for line in lines)
-
-
-def _painted(text: str, colour: str) -> str:
-    return click.style(text, fg=colour) if colour else text
 
 
 def _ask(client: ApiClient, subject: Subject, cluster: str | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from exporter.domain.formatting import ago, duration, moment, plural, size
@@ -14,32 +14,16 @@ from exporter.domain.polls.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.verdicts import BY_SCORE, Verdict
 
 Record = Mapping[str, Any]
-
-Paint = Callable[[str, str], str]
-"""(text, colour name) -> text as shown."""
-
-_COLOURS = {
-    Verdict.LIVE: "green",
-    Verdict.QUIET: "green",
-    Verdict.SUSPECT: "yellow",
-    Verdict.LATE: "yellow",
-    Verdict.DEAD: "red",
-}
 _NAMED = 5
 """So many groups are named in each line of them."""
 
 
-def plain(text: str, _colour: str) -> str:
-    """Return text without colours."""
-    return text
-
-
-def explain(record: Record, source: str, now: float, paint: Paint = plain) -> Iterator[str]:
+def explain(record: Record, source: str, now: float) -> Iterator[str]:
     """Yield the lines of the explanation as of ``now``, in Unix seconds; ``source`` is who gave the record."""
     topic, partition, cluster = record["topic"], record["partition"], record["cluster"]
     yield f"{topic if partition is None else f'{topic}, partition {partition}'}, cluster {cluster}"
     yield ""
-    yield from _verdict(record, now, paint)
+    yield from _verdict(record, now)
     yield ""
     yield _labelled("exporter", source)
     yield from _present(record)
@@ -57,9 +41,9 @@ def _labelled(label: str, text: str) -> str:
     return f"{label:<13} {text}"
 
 
-def _verdict(record: Record, now: float, paint: Paint) -> Iterator[str]:
+def _verdict(record: Record, now: float) -> Iterator[str]:
     verdict, expectation, override = record["verdict"], record["expectation"], record["override"]
-    yield _labelled("verdict", paint(verdict, _COLOURS.get(Verdict(verdict), "")))
+    yield _labelled("verdict", verdict)
     yield _labelled("evidence", record["evidence"])
     if record["owner"] is not None:
         yield _labelled("owner", record["owner"])
