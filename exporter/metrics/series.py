@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,30 +86,25 @@ class ClusterSeries:
 
 
 class _Records:
+    """The records of topics since the exporter started, or since a topic was created again."""
+
     def __init__(self) -> None:
-        self._layout: Layout | None = None
-        self._metadata: Metadata | None = None
-        self._ids: Mapping[str, str | None] = {}
-        self._totals: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._layout = Layout.build({})
+        self._ids = self._totals = np.zeros(0, dtype=np.int64)
 
     def add(self, snapshot: Snapshot) -> NDArray[np.int64]:
-        """Add the records of a poll and return the totals; a topic created again starts a new counter."""
-        layout, metadata = snapshot.table.layout, snapshot.metadata
-        if self._layout is None or layout != self._layout:
-            before = {} if self._layout is None else dict(zip(self._layout.topics, self._totals.tolist(), strict=True))
-            self._totals = np.array([before.get(name, 0) for name in layout.topics], dtype=np.int64)
-        self._layout = layout
-        gained = np.concatenate([[0], np.cumsum(snapshot.table.advanced_by)])[layout.first]
-        totals = self._totals + np.diff(gained)
-        if metadata is not self._metadata:
-            ids = {name: info.topic_id for name, info in metadata.topics.items()}
-            for number, name in enumerate(layout.topics):
-                before_id, now_id = self._ids.get(name), ids[name]
-                if before_id is not None and now_id is not None and before_id != now_id:
-                    totals[number] = 0
-            self._metadata, self._ids = metadata, ids
-        self._totals = totals
-        return totals
+        """Add the records of a poll and return the totals."""
+        layout, ids = snapshot.table.layout, snapshot.metadata.topic_numbers
+        if layout != self._layout:
+            places = [self._layout.number_of(name) for name in layout.topics]
+            self._ids = np.array([0 if at is None else self._ids[at] for at in places], dtype=np.int64)
+            self._totals = np.array([0 if at is None else self._totals[at] for at in places], dtype=np.int64)
+            self._layout = layout
+        gained = np.diff(np.concatenate([[0], np.cumsum(snapshot.table.advanced_by)])[layout.first])
+        made_again = (self._ids != 0) & (ids != 0) & (self._ids != ids)
+        self._totals = np.where(made_again, 0, self._totals + gained)
+        self._ids = np.where(ids != 0, ids, self._ids)
+        return self._totals
 
 
 class _Settings:
