@@ -6,7 +6,6 @@ poll.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -56,8 +55,8 @@ class _Results(ColumnSet):
 class TierWatch(SnapshotSink):
     """Keeps the results of look-ups of partitions with remote storage, for one cluster.
 
-    A sink of polls, which know these partitions. One thread polls and one looks up: columns are read and written under
-    a lock.
+    A sink of polls, which know these partitions. One thread polls and one looks up: shared objects are replaced, never
+    changed.
     """
 
     def __init__(
@@ -84,10 +83,9 @@ class TierWatch(SnapshotSink):
         self._times = times
         self._tiers = tiers
         self._specs = [spec for spec in _COLUMNS if spec in specs]
-        self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
-        self._layout = Layout.build({})
-        self._known = _Results.make_unknown(np.zeros(0, dtype=np.int64))
+        self._known = Layout.build({}), _Results.make_unknown(np.zeros(0, dtype=np.int64))
+        """The results by the layout of the last round."""
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take the partitions of a poll."""
@@ -105,24 +103,21 @@ class TierWatch(SnapshotSink):
 
     def _results(self, table: Table, rows: Rows) -> _Results:
         """Return a copy of the results of these rows of a poll; nothing of topics that were created again."""
-        with self._lock:
-            before = self._known
-            if table.layout is not self._layout or not np.array_equal(table.topic_id, before.topic_id):
-                self._known = _Results.make_unknown(table.topic_id)
-                here, there = table.layout.moves_from(self._layout)
-                same = before.topic_id[there] == table.topic_id[here]
-                self._known.put(here[same], before[there[same]])
-                self._layout = table.layout
-            return self._known[rows]
+        layout, known = self._known
+        found = _Results.make_unknown(table.topic_id[rows])
+        at = layout.find(table.layout.topics, table.layout.topic[rows], table.layout.partition[rows])
+        here = np.flatnonzero(at >= 0)
+        here = here[known.topic_id[at[here]] == found.topic_id[here]]
+        found.put(here, known[at[here]])
+        return found
 
-    def _keep(self, table: Table, rows: Rows, **found: Floats | Offsets) -> None:
-        """Keep what was found of rows of a poll, but of topics that are gone or were created again meanwhile."""
-        with self._lock:
-            here = self._layout.find(table.layout.topics, table.layout.topic[rows], table.layout.partition[rows])
-            there = np.flatnonzero(here >= 0)
-            there = there[self._known.topic_id[here[there]] == table.topic_id[rows[there]]]
-            for name, values in found.items():
-                getattr(self._known, name)[here[there]] = values[there]
+    def _keep(self, rows: Rows, **found: Floats | Offsets) -> None:
+        """Keep what was found of rows of the poll that this round is about."""
+        layout, known = self._known
+        known = known[np.arange(len(layout))]
+        for name, values in found.items():
+            getattr(known, name)[rows] = values
+        self._known = layout, known
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> Round:
         """Look up unknown values, for at most one interval or until ``stop``. Return cost and failures.
@@ -139,6 +134,7 @@ class TierWatch(SnapshotSink):
         if not len(rows):
             return sweep
         sweep.at = self._clock.now()
+        self._known = table.layout, self._results(table, np.arange(len(table)))
         for look_up in (self._ask_offsets, self._ask_times):
             try:
                 look_up(table, rows, sweep, lambda: stop() or self._clock.monotonic() >= ends)
@@ -159,8 +155,8 @@ class TierWatch(SnapshotSink):
                     answers = client.tier(spec, part)
                     sweep.count(spec, answers)
                     offsets = np.where(answers.found, answers.offset, np.nan)
-                    self._keep(table, some, **{_COLUMNS[spec]: offsets})
-                self._keep(table, some, answered_at=np.full(len(some), self._clock.monotonic()))
+                    self._keep(some, **{_COLUMNS[spec]: offsets})
+                self._keep(some, answered_at=np.full(len(some), self._clock.monotonic()))
 
     def _ask_times(self, table: Table, rows: Rows, sweep: Round, enough: Callable[[], bool]) -> None:
         """Search both tiers of partitions at rest: a poll looks up the newest record of one that moves."""
@@ -188,7 +184,7 @@ class TierWatch(SnapshotSink):
                 ended = (found.reason == ANSWERED) | rows_with(found.reason, [Reason.HIDDEN])
                 newest = np.where(found.found, found.timestamp, np.nan)
                 columns = {"newest": newest, "searched_from": earliest, "searched_to": latest}
-                self._keep(table, some[ended], **{name: column[ended] for name, column in columns.items()})
+                self._keep(some[ended], **{name: column[ended] for name, column in columns.items()})
 
     def _batches(self, rows: Rows, enough: Callable[[], bool]) -> Iterator[Rows]:
         """Yield rows in batches of which each is in order, until there is no time left."""
