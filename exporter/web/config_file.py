@@ -21,12 +21,7 @@ from exporter.secret_files import check_path
 
 log = logging.getLogger(__name__)
 
-_VERSIONS = {
-    "TLS10": ssl.TLSVersion.TLSv1,
-    "TLS11": ssl.TLSVersion.TLSv1_1,
-    "TLS12": ssl.TLSVersion.TLSv1_2,
-    "TLS13": ssl.TLSVersion.TLSv1_3,
-}
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _VERIFIED = "RequireAndVerifyClientCert"
 
 _BCRYPT = re.compile(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}", re.ASCII)
@@ -139,7 +134,7 @@ class _Tls(_Section):
     client_auth_type: Literal[
         "NoClientCert", "RequestClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
     ] = "NoClientCert"
-    min_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS12"
+    min_version: Literal["TLS12", "TLS13"] = "TLS12"
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

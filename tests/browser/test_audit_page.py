@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page
 from exporter.commands.audit_formats import write_as
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
 from tests.browser.contrast import contrasts_of
+from tests.browser.tabs import open_tab
 from tests.unit.test_audit import DAY, NOW, audit_of
 
 
@@ -25,14 +26,10 @@ def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
         {"topic": "late", "verdict": VERDICT_CODES[Verdict.SUSPECT], "last_record": NOW - 2 * DAY},
     )
     path.write_text(write_as(rows, "html"), encoding="utf-8")
-    opened, seen = browser.new_page(), list[str]()
-    opened.on("request", lambda request: seen.append(request.url))
-    opened.on("console", lambda message: seen.append(message.text))
-    opened.on("pageerror", lambda error: seen.append(str(error)))
-    opened.goto(path.as_uri())
-    yield opened
-    opened.close()
-    assert [one for one in seen if one != path.as_uri() and not one.startswith("data:")] == []
+    with open_tab(browser) as (opened, asked):
+        opened.goto(path.as_uri())
+        yield opened
+    assert [one for one in asked if one != path.as_uri() and not one.startswith("data:")] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from exporter.collectors.poller import Poller
 from exporter.domain.formatting import duration, moment
@@ -19,6 +19,7 @@ from exporter.history.published import Publication
 from exporter.state.monitor import Monitor
 from exporter.web.server import WebServer
 from tests.browser.contrast import contrasts_of
+from tests.browser.tabs import open_tab
 from tests.groups import groups_of, positions_of
 from tests.judging import table_of
 from tests.lookup_answers import Answer
@@ -98,48 +99,11 @@ def url() -> Iterator[str]:
     server.stop()
 
 
-class Complaints:
-    """What the browser complains of in a tab, but for a page that answers with 400 or 404."""
-
-    def __init__(self, tab: Page) -> None:
-        self.texts: list[str] = []
-        self._gone_to: set[str] = set()
-        tab.on("request", self._request)
-        tab.on("console", self._console)
-        tab.on("pageerror", lambda error: self.texts.append(str(error)))
-
-    def forget(self) -> None:
-        self.texts.clear()
-        self._gone_to.clear()
-
-    def _request(self, request: Request) -> None:
-        if request.is_navigation_request():
-            self._gone_to.add(request.url)
-
-    def _console(self, message: ConsoleMessage) -> None:
-        if message.location["url"] not in self._gone_to:
-            self.texts.append(message.text)
-
-
-@pytest.fixture(scope="module")
-def tab(browser: Browser, url: str) -> Iterator[tuple[Page, Complaints]]:
-    """A tab for all tests: to open one for each takes longer than what most of them look at."""
-    opened = browser.new_page(base_url=url)
-    yield opened, Complaints(opened)
-    opened.close()
-
-
 @pytest.fixture
-def page(tab: tuple[Page, Complaints]) -> Iterator[Page]:
-    """The tab as it was opened; whatever the browser complains of fails the test."""
-    opened, complaints = tab
-    opened.emulate_media(media="null", color_scheme="light")
-    opened.set_viewport_size({"width": 1000, "height": 900})
-    complaints.forget()
-    yield opened
-    texts = complaints.texts[:]
-    opened.goto("about:blank")
-    assert texts == []
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """A tab."""
+    with open_tab(browser, base_url=url, viewport={"width": 1000, "height": 900}) as (opened, _):
+        yield opened
 
 
 PAGES = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.contrast import contrasts_of
+from tests.browser.tabs import open_tab
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = GOLDEN / "report.html"
@@ -19,39 +19,14 @@ PART = GOLDEN / "report-team-payments.html"
 BOTH = pytest.mark.parametrize("page", [PAGE, PART], ids=["whole", "owner"], indirect=True)
 
 
-class Tab(NamedTuple):
-    """A tab for all tests, what it asks for and what the browser complains of."""
-
-    page: Page
-    requests: list[str]
-    complaints: list[str]
-
-
-@pytest.fixture(scope="module")
-def tab(browser: Browser) -> Iterator[Tab]:
-    """To open a tab for each test takes longer than what most of them look at."""
-    opened = Tab(browser.new_page(), [], [])
-    opened.page.on("request", lambda request: opened.requests.append(request.url))
-    opened.page.on("console", lambda message: opened.complaints.append(message.text))
-    opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
-    yield opened
-    opened.page.close()
-
-
 @pytest.fixture
-def page(tab: Tab, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A golden report (the whole one), opened from its file; whatever it asks for or complains of fails the test."""
+def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A golden report (the whole one), opened from its file; to ask for anything else fails the test."""
     path = getattr(request, "param", PAGE)
-    tab.page.emulate_media(media="null", color_scheme="light")
-    tab.page.set_viewport_size({"width": 1100, "height": 900})
-    tab.requests.clear()
-    tab.complaints.clear()
-    tab.page.goto(path.as_uri())
-    yield tab.page
-    requests, complaints = tab.requests[:], tab.complaints[:]
-    tab.page.goto("about:blank")
-    assert [url for url in requests if url != path.as_uri() and not url.startswith("data:")] == []
-    assert complaints == []
+    with open_tab(browser, viewport={"width": 1100, "height": 900}) as (opened, asked):
+        opened.goto(path.as_uri())
+        yield opened
+    assert [url for url in asked if url != path.as_uri() and not url.startswith("data:")] == []
 
 
 def test_names_and_evidence_are_text_whatever_they_hold(page: Page) -> None:

@@ -81,7 +81,7 @@ BAD = {
     ),
     "client_auth_type": (f"{CERT}, client_auth_type: Often}}", "tls_server_config.client_auth_type: Input should be"),
     "allowed names": (f"{REQUIRED}, client_ca_file: ca.crt, client_allowed_sans: [a]}}", "client_allowed_sans: is not"),
-    "wrongTLSVersion": (f"{CERT}, min_version: TLS111}}", "tls_server_config.min_version: Input should be 'TLS10'"),
+    "wrongTLSVersion": (f"{CERT}, min_version: TLS111}}", "tls_server_config.min_version: Input should be 'TLS12'"),
     "ciphers": (f"{CERT}, cipher_suites: [TLS_RSA_WITH_RC4]}}", "cipher_suites: is not supported: leave it out"),
     "headers": ("http_server_config: {headers: {}}", "http_server_config: is not supported: leave it out"),
 }

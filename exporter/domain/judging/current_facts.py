@@ -287,16 +287,12 @@ def describe_copy(compared: Comparison, topic: str, rows: Rows) -> dict[str, Any
 
 def describe_reading(reading: Reading) -> dict[str, Any]:
     """Return what the last poll read of a partition."""
-    found = reading._asdict()
-    del found["newest"]
-    return found
+    return {name: value for name, value in reading._asdict().items() if name != "newest"}
 
 
 def describe_override(override: TopicOverride) -> dict[str, Any]:
     """Return a setting that decides a verdict."""
-    found = asdict(override)
-    del found["cluster"]
-    return found
+    return {name: value for name, value in asdict(override).items() if name != "cluster"}
 
 
 def describe_config(config: TopicConfig) -> dict[str, Any]:
