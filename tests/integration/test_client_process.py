@@ -101,16 +101,23 @@ def test_one_that_ends_in_a_poll_costs_nothing(client: Client, logged_warnings: 
 
 
 def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
-    """Past the longest that a call may take, also where it does not fit into the socket; the next poll is good."""
+    """Past the longest that a call may take, also where it does not fit into the socket; the next poll is good.
+
+    A call beside it that had more time is made again.
+    """
     client = Client(cluster.bootstrap, limit=1.0)
     client.poll()
+    beside = client.add(cluster.bootstrap)
+    beside.metadata()
     pid = client.send(signal.SIGSTOP)
+    again = call_in_thread(beside.metadata, "beside")
     layout = Layout(["t"], [1_000_000], np.arange(1_000_000, dtype=np.int32))
     with pytest.raises(SourceError, match="gave no answer within 1 s") as missed:
         client.source.ends(Membership.make_bare(layout, np.zeros(1_000_000, dtype=np.int32)))
     assert missed.value.reason is Reason.CLIENT_FAILED
     assert client.restarts == [Restart.HUNG]
     assert not Path(f"/proc/{pid}").exists()
+    assert len(again.result(60).membership.layout) == 20
     assert client.poll() == 20
     client.process.close()
 
