@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
@@ -21,6 +21,7 @@ from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed
 from tests.groups import GroupPartition, groups_of
 from tests.integration.watch import Watch
+from tests.waiting import until
 from tests.workbench import QUIET, Workbench
 
 
@@ -102,7 +103,18 @@ def commit(bootstrap: str, group: str, offsets: Mapping[str, int] | Mapping[Part
     """Commit without ever being a member; a topic alone stands for its partition 0."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **QUIET})
     named = {Partition(key, 0) if isinstance(key, str) else key: offset for key, offset in offsets.items()}
-    consumer.commit(offsets=[TopicPartition(*key, offset) for key, offset in named.items()], asynchronous=False)
+
+    def committed() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition(*key, offset) for key, offset in named.items()], asynchronous=False)
+        except KafkaException as error:
+            cause: Any = error.args[0]
+            if cause.code() != KafkaError.NOT_COORDINATOR:  # what the first commit makes is not led at once
+                raise
+            return False
+        return True
+
+    until(committed, f"a commit of {group}")
     consumer.close()
 
 
