@@ -196,13 +196,7 @@ def _changes(record: Record) -> Iterator[str]:
             if not over and verdict == name:
                 continue  # dead already before the first poll: it was retired at once
             yield f"  - ({name} since {moment(at)})" if over else f"  - silence past {moment(at)}: {name}"
-    elif verdict == Verdict.LEARNING and override is None:
-        yield "  - more history: the evidence says what is missing"
     if record["incident"] is not None:
         yield "  - the end of what holds it, as the evidence says: judged alone"
-    elif verdict == Verdict.HELD:
-        yield "  - polls that prove the silence, or a look at what held it as of the rollup"
     if override is None:
-        if retired is not None and verdict != Verdict.RETIRED:
-            yield "  - many other topics falling silent with it: held, as one incident"
         yield f"  - an override: `overrides: [{{topics: {record['topic']}, max_silence: 2h}}]` or muted_until, retired"
