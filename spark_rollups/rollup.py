@@ -28,7 +28,7 @@ from spark_rollups.spark.frames import arrow_schema, compute_once, merge_parts, 
 from spark_rollups.spool import ingest, spool_files
 from spark_rollups.stages.calibration import calibrate
 from spark_rollups.stages.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
-from spark_rollups.stages.folding import Span, update_streams
+from spark_rollups.stages.folding import FIRST_DAY, update_streams
 from spark_rollups.stages.learning import learn_weeks, monday, week_of
 from spark_rollups.stages.publish import ahead, publish
 from spark_rollups.stages.relations import add_relations, relations_at
@@ -36,8 +36,6 @@ from spark_rollups.stages.upkeep import Retention, clock_ahead, is_due, note, ru
 from spark_rollups.stages.verdicts import Rule, add_rests, hold_incidents, judge_streams
 from spark_rollups.store.schemas import CALIBRATION
 from spark_rollups.store.tables import Tables, TablesError
-
-FIRST_DAY = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +144,10 @@ class _Run:
 
     def _streams(self, since: date | None) -> DataFrame:
         tables = self._tables
-        span = Span(since, self._moment, from_nothing=since == FIRST_DAY)
         with self._progress.stage("days") as details:
             details.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
-            known = tables.read("streams")
-            rows = compute_once(update_streams(tables, known, span, self._shards), also_after_writes=True)
+            made = update_streams(tables, since, self._moment, self._shards)
+            rows = compute_once(made, also_after_writes=True)
             streams = rows.where("stream is not null").select("stream.*")
             if since is not None:
                 days = rows.where("day is not null").select("day.*")

@@ -7,7 +7,6 @@ from the state that was known when it began.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 import numpy as np
@@ -38,36 +37,26 @@ STREAMS_NOW = StructType([*STREAMS.fields, StructField("records_7d", LongType())
 UPDATED = StructType([StructField("day", optional(DAILY)), StructField("stream", optional(STREAMS_NOW))])
 """A row holds either a day or a stream."""
 
-_EPOCH = date(1970, 1, 1)
+FIRST_DAY = date(1970, 1, 1)
+"""Before all history."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """What to write: the UTC days from ``since`` on (None: none), and the state of streams at ``until``."""
+def update_streams(tables: Tables, since: date | None, until: datetime, shards: int) -> DataFrame:
+    """Return rows of UPDATED: the UTC days from ``since`` on (None: none), and every stream in its state at ``until``.
 
-    since: date | None
-    until: datetime
-    from_nothing: bool = False
-    """Whether everything is rebuilt from nothing, without the earlier state."""
-
-
-def update_streams(tables: Tables, streams: DataFrame, span: Span, shards: int) -> DataFrame:
-    """Return rows of UPDATED: the rebuilt days, and every stream in its state at ``span.until``.
-
-    ``streams`` are rows of STREAMS: what is known of them so far.
+    With FIRST_DAY all is made again of nothing.
     """
     windows, inventory, coverage = (tables.read(name) for name in ("windows", "inventory", "coverage"))
     # Only rows from this day on are read, and what was known before is kept; None: all is made again of all rows.
-    read_from = None if span.from_nothing else span.since
-    events = _events(windows, inventory, span, read_from)
+    read_from = None if since == FIRST_DAY else since
+    events = _events(windows, inventory, since)
     task = Task(
-        since=None if span.since is None else (span.since - _EPOCH).days,
-        until=round(span.until.timestamp() * 1e6),
-        from_nothing=span.from_nothing,
+        since=None if since is None else (since - FIRST_DAY).days,
+        until=round(until.timestamp() * 1e6),
         observers=_observers(coverage, inventory, read_from),
         schema=arrow_schema(UPDATED),
     )
-    oldest = min(one for one in ((span.until - RECENT).date(), span.since) if one is not None)
+    oldest = min(one for one in ((until - RECENT).date(), since) if one is not None)
     days = (
         tables.read("daily")
         .where(F.col("date") >= F.lit(oldest))
@@ -81,11 +70,11 @@ def update_streams(tables: Tables, streams: DataFrame, span: Span, shards: int) 
             "slots_before",
         )
     )
-    state = streams.unionByName(days, allowMissingColumns=True)
+    state = tables.read("streams").unionByName(days, allowMissingColumns=True)
     return apply_by_shard(events, state, shards, functools.partial(update, task=task), UPDATED)
 
 
-def _events(windows: DataFrame, inventory: DataFrame, span: Span, read_from: date | None) -> DataFrame:
+def _events(windows: DataFrame, inventory: DataFrame, since: date | None) -> DataFrame:
     happened = (
         F.col("first_advance").isNotNull()
         | (F.col("records") > 0)
@@ -95,18 +84,18 @@ def _events(windows: DataFrame, inventory: DataFrame, span: Span, read_from: dat
     # Windows that only say that a partition could not be read.
     failed = F.col("reason").isNotNull() & (F.col("source") == Source.POLL.value) & (F.col("polls_ok") == 0)
     happened, failed = F.coalesce(happened, F.lit(False)), F.coalesce(failed, F.lit(False))
-    if span.since is None:
+    if since is None:
         happened = failed = F.lit(False)
-    elif not span.from_nothing:
-        begin = F.lit(span.since).cast("timestamp")
-        happened = happened & ((F.col("date") >= F.lit(span.since)) | (F.col("window_end") > begin))
-        if read_from is not None:
-            # So Delta sees by its statistics, which are exact to a millisecond, which files it need not read.
-            of_late = F.col("window_end") > begin + F.expr("interval 1 millisecond")
-            # A window is an hour at most. Where statistics are not used, folders of earlier days are skipped by this.
-            near = F.col("date") >= F.lit(span.since - timedelta(days=1))
-            windows = windows.where(near & ((F.col("window_start") >= begin) | of_late))
-        failed = failed if read_from is None else failed & (F.col("date") >= F.lit(read_from))
+        inventory = inventory.where(F.lit(False))
+    elif since != FIRST_DAY:
+        begin, late = F.lit(since).cast("timestamp"), F.col("date") >= F.lit(since)
+        # So Delta sees by its statistics, which are exact to a millisecond, which files it need not read.
+        of_late = F.col("window_end") > begin + F.expr("interval 1 millisecond")
+        # A window is an hour at most. Where statistics are not used, folders of earlier days are skipped by this.
+        near = F.col("date") >= F.lit(since - timedelta(days=1))
+        windows = windows.where(near & ((F.col("window_start") >= begin) | of_late))
+        happened, failed = happened & (late | (F.col("window_end") > begin)), failed & late
+        inventory = inventory.where(F.col("date") >= F.lit(since - INVENTORY_SPAN))
     window_events = windows.where(happened | failed).select(
         *KEY,
         F.when(F.col("source") == Source.BACKFILL.value, BACKFILLED).otherwise(POLLED).alias("kind"),
@@ -125,12 +114,7 @@ def _events(windows: DataFrame, inventory: DataFrame, span: Span, read_from: dat
         failed.alias("failed"),
         "reason",
     )
-    inventory_rows = inventory
-    if read_from is not None:
-        inventory_rows = inventory.where(F.col("date") >= F.lit(read_from - INVENTORY_SPAN))
-    elif span.since is None:
-        inventory_rows = inventory.where(F.lit(False))
-    inventory_events = inventory_rows.select(
+    inventory_events = inventory.select(
         *KEY,
         F.lit(INVENTORY).alias("kind"),
         "exporter",

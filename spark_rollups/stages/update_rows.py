@@ -36,10 +36,13 @@ class Task:
 
     since: int | None
     until: int
-    from_nothing: bool
-    """Whether everything is rebuilt from nothing, without the earlier state."""
     observers: Observers
     schema: pa.Schema
+
+    @property
+    def from_nothing(self) -> bool:
+        """Whether all days are made again, without the earlier state."""
+        return self.since == 0
 
     @property
     def begin(self) -> int:

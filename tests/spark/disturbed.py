@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.spark.frames import spread
 from spark_rollups.spool import ingest
+from spark_rollups.stages.folding import FIRST_DAY
 from spark_rollups.store.tables import SCHEMAS, Tables, TablesError
 from tests.spark.judged import END, roll_up
 from tests.spark.story import at, moment

@@ -126,7 +126,6 @@ def fold(
     task = Task(
         since=0 if since is None else (since - date(1970, 1, 1)).days,
         until=2**52 if math.isinf(until) else round(until * 1e6),
-        from_nothing=since is None,
         observers=seen,
         schema=arrow_schema(UPDATED),
     )

@@ -13,8 +13,8 @@ from exporter.domain.history.retention import retention_days
 from exporter.domain.learning.drops import restrict_drops
 from exporter.domain.learning.rest_days import Rests
 from spark_rollups.report.coverage import read_drops
-from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.stages.drops import drops_before, low_before, update_drops
+from spark_rollups.stages.folding import FIRST_DAY
 from spark_rollups.stages.verdicts import add_rests
 from spark_rollups.store.schemas import COVERAGE, DAILY, DROPS, INVENTORY
 from spark_rollups.store.tables import Tables

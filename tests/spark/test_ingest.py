@@ -19,8 +19,9 @@ from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, Relation, Window
 from exporter.history.spool import Spool, list_finished_files
 from exporter.history.tables import table_of
 from spark_rollups.progress import Progress
-from spark_rollups.rollup import FIRST_DAY, RollupRequest, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.spool import ingest, spool_files
+from spark_rollups.stages.folding import FIRST_DAY
 from spark_rollups.store.tables import Tables
 from tests.foreign import STRAYS, flips, strays, with_huge_texts, with_many_rows
 from tests.spark.conftest import Disk, recorded_syncs, take_in

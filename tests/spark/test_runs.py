@@ -19,9 +19,10 @@ from pyspark.sql import SparkSession
 from exporter.domain.verdicts import Verdict
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
-from spark_rollups.rollup import FIRST_DAY, RollupRequest, measure, run_rollup
+from spark_rollups.rollup import RollupRequest, measure, run_rollup
 from spark_rollups.spark.failures import next_step, shorten_error
 from spark_rollups.spark.frames import arrow_schema
+from spark_rollups.stages.folding import FIRST_DAY
 from spark_rollups.stages.verdicts import JUDGED, hold_incidents
 from spark_rollups.store.tables import LAYOUT, SCHEMAS, Tables, TablesError
 from tests.delta import in_order, rows_of
