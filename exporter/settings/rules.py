@@ -114,8 +114,7 @@ def divide_hour(least: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-REQUIRE_TEXT = require_match(r"(?s).*\S.*", "must not be empty")
-NotEmpty = Annotated[str, REQUIRE_TEXT]
+NotEmpty = Annotated[str, require_match(r"(?s).*\S.*", "must not be empty")]
 
 
 def check_owner(text: str) -> str:
@@ -127,7 +126,7 @@ def check_owner(text: str) -> str:
     return text
 
 
-Owner = Annotated[str, AfterValidator(check_owner), REQUIRE_TEXT]
+Owner = Annotated[NotEmpty, AfterValidator(check_owner)]
 
 
 def check_url(text: str) -> str:

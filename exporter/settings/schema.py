@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar, get_args
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -65,10 +65,6 @@ PartitionMetric = Literal[
     "latest_tiered_offset",
 ]
 """The per-partition metrics that can be switched; the first six are on by default."""
-
-
-def _in_order(names: tuple[PartitionMetric, ...]) -> tuple[PartitionMetric, ...]:
-    return tuple(name for name in get_args(PartitionMetric) if name in names)
 
 
 _Role = Annotated[
@@ -284,7 +280,7 @@ class MetricsSettings(Section):
 
     granularity: Literal["partition", "topic"] = "partition"
     """`topic` has no series of partitions."""
-    partition: Annotated[tuple[PartitionMetric, ...], AfterValidator(_in_order)] = (
+    partition: tuple[PartitionMetric, ...] = (
         "current_offset",
         "oldest_offset",
         "last_record_timestamp",
