@@ -17,8 +17,10 @@ from exporter.domain.replicas.comparison import Comparison, NotCompared, Replica
 from exporter.history.relations import copies_of
 from tests.demo.broker import Broker, resolve_kafka
 from tests.demo.jars import MIRROR
+from tests.grafana import TARGETS
 from tests.integration.mirroring import MirrorMaker, PairTest, copy
 from tests.integration.serving import Exporter
+from tests.prometheus import Ask, scraping
 from tests.unit.readings import ReplicaReading, replica_readings
 from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
@@ -68,8 +70,15 @@ def mirror(
     running.stop()
 
 
-def assert_in_history_and_explained(stopped: Comparison, bootstraps: Mapping[str, str], folder: Path) -> None:
-    """History keeps the worst state of a topic's partitions, and ``explain`` says how far it is behind now."""
+def empty_panels(ask: Ask) -> list[str]:
+    """Panels of the board of replication of which no query finds anything."""
+    queries = [query for query in TARGETS if query.dashboard == "replication"]
+    filled = {query.title for query in queries if ask("query", query=query.as_sent())["result"]}
+    return [query.title for query in queries if query.title not in filled]
+
+
+def assert_in_history_and_shown(stopped: Comparison, bootstraps: Mapping[str, str], folder: Path) -> None:
+    """History keeps the worst state of a topic's partitions, ``explain`` and the dashboard say what is behind now."""
     assert replica_readings(stopped.table)[copy(RISING)].lag_records == 5
     assert copies_of(stopped)[f"east.{RISING}"] == (RISING, ReplicaState.STOPPED)
     both = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in bootstraps.items()]
@@ -82,6 +91,8 @@ def assert_in_history_and_explained(stopped: Comparison, bootstraps: Mapping[str
         until(lambda: running.value("kafka_replica_state", **compared) == 1, "a comparison")
         command = [sys.executable, "-m", "exporter", "explain", f"east.{RISING}", "--url"]
         shown = subprocess.check_output([*command, f"http://127.0.0.1:{running.port}", "--cluster", "west"], text=True)
+        with scraping(f"127.0.0.1:{running.port}", folder) as ask:
+            until(lambda: empty_panels(ask) == [], "the board of replication is filled")
         assert running.end() == 0
     [line] = re.findall(f"replica of    east/{RISING}: (.*)", shown)
     assert re.search(r"; \d+ min[^;]* behind", line), line
@@ -125,7 +136,7 @@ def test_replication_is_followed_from_start_to_end(
     stopped = pair.until(lambda seen: replica_readings(seen.table)[copy(RISING)].state is ReplicaState.STOPPED, 30)
     assert replica_readings(stopped.table)[copy(OLD)].state is ReplicaState.STOPPED
     assert replica_readings(stopped.table)[copy(RISING, 1)] == in_step
-    assert_in_history_and_explained(stopped, {"east": topics.bootstrap, "west": west.bootstrap}, tmp_path)
+    assert_in_history_and_shown(stopped, {"east": topics.bootstrap, "west": west.bootstrap}, tmp_path)
     # Its brokers stamp its records, so nothing is counted; that it stands still is seen from offsets all the same.
     topics.write([(STAMPED, 0, written), (STAMPED, 0, written)])
     stamped = pair.until(lambda seen: replica_readings(seen.table)[copy(STAMPED)].state is ReplicaState.STOPPED, 30)
