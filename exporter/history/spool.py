@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import math
 import os
@@ -27,7 +26,6 @@ from exporter.history.tables import (
     ForeignFileError,
     escape_name,
     name_of,
-    open_regular_file,
     read_columns,
     read_whole,
 )
@@ -45,6 +43,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 _OBJECT_UPKEEP_SECONDS = 900.0
 _LEDGER_BYTES = 64 * 2**20
 _FINISHED = re.compile(r"[^.].*\.parquet")
+_DRAFT = re.compile(r"\..*\.parquet\..*")
 
 
 class Loss(StrEnum):
@@ -125,31 +124,18 @@ class Spool:
         """Write the state file of a cluster. Raises OSError, leaving the one before."""
         write_state(state_file(self.folder.parent, cluster, self._exporter), state, progress)
 
-    def remove_unfinished(self) -> Counter[str]:
-        """Delete the temporary files whose writers are gone; return how many, by table."""
-        removed: Counter[str] = Counter()
-        if not isinstance(self.folder, Path):
-            return removed
-        for table in TABLES.values():
-            for path in (self.folder / table).glob(".*.parquet.*"):
-                try:
-                    with open_regular_file(path) as file:
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        path.unlink()
-                except (OSError, ForeignFileError):  # it is still being written, or was finished meanwhile
-                    continue
-                removed[table] += 1
-        return removed
-
     def expire(self, *, older_than: float) -> int:
         """Delete files from before ``older_than`` (Unix seconds) that Spark has ingested; return how many.
 
-        State files that nobody has written since go too.
+        State files that nobody has written since go too, and what writers left that were killed.
         """
         old = [file for file in list_finished_files(self.folder) if file.written < older_than]
         ingested = self.read_ledger() if old else None
         expired = [file for file in old if file.name in (ingested or ())]
-        for file in [*expired, *state_files(self.folder.parent, older_than)]:
+        tables = TABLES.values() if self.is_local else ()  # in object storage no draft has a name
+        drafts = [file for table in tables for file in storage.files_in(self.folder / table, _DRAFT)]
+        left = [file for file in drafts if file.written < older_than]
+        for file in [*expired, *state_files(self.folder.parent, older_than), *left]:
             storage.delete(file.path)
         return len(expired)
 

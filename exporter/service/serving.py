@@ -87,7 +87,6 @@ class HistoryUpkeep:
     def _keep_in_bounds(self) -> None:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
             return
-        self._spool.remove_unfinished()
         self._spool.expire(older_than=self._clock.now() - SPOOL_SECONDS)
         for cluster, lost in self._spool.shrink(self._settings.history.max_bytes).items():
             labels = {"kafka_cluster": cluster, "reason": Loss.SPOOL_FULL}

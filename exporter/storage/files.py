@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import functools
 import io
 import os
@@ -283,9 +282,6 @@ def _put_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("wb") as file:
-            # Another process sees by the lock that it has a writer; a file system without locks has nobody who looks.
-            with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             write(file)
             file.flush()
             os.fsync(file.fileno())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,21 +96,14 @@ def test_two_processes_of_one_name_overwrite_nothing(tmp_path: Path) -> None:
     assert len(list_spool(tmp_path / "spool" / "windows")) == 2
 
 
-def test_what_a_killed_writer_left_is_removed_and_what_is_being_written_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that nobody holds is deleted and counted; the other one can still be finished."""
-    spool, write, removed = Spool(tmp_path, "e"), pq.write_table, list[Mapping[str, int]]()
-    (tmp_path / "spool" / "windows" / ".windows-killed.parquet.999999").touch()
-
-    def write_late(*arguments: object, **options: object) -> None:
-        removed.append(Spool(tmp_path, "e").remove_unfinished())
-        write(*arguments, **options)
-
-    monkeypatch.setattr(pq, "write_table", write_late)
-    spool.write_files("c", AT, [table_of([Window("c", "orders", "id", 0, AT - 60.0, AT, "e", Source.POLL, records=1)])])
-    assert removed == [{"windows": 1}]
-    assert len(list_spool(tmp_path / "spool" / "windows")) == 1
+def test_what_a_killed_writer_left_goes_with_files_of_its_age(tmp_path: Path) -> None:
+    """What is being written is younger."""
+    spool, drafts = Spool(tmp_path, "e"), [f".windows-{name}.parquet.999999" for name in ("killed", "young")]
+    for at, name in zip((1000.0, 2000.0), drafts, strict=True):
+        (tmp_path / "spool" / "windows" / name).touch()
+        os.utime(tmp_path / "spool" / "windows" / name, (at, at))
+    assert spool.expire(older_than=1500.0) == 0
+    assert [path.name for path in (tmp_path / "spool" / "windows").iterdir()] == drafts[1:]
 
 
 def test_a_folder_that_may_not_be_read_is_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
