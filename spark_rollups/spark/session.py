@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import pwd
 import re
@@ -11,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -162,8 +160,6 @@ def start_session(
     if not submitted:
         _settle_environment(local=local)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whatever python3 is on PATH
-    # Spark imports it when its JVM is up: a second that passes while the JVM starts.
-    threading.Thread(target=importlib.import_module, args=("pyspark.testing.utils",), daemon=True).start()
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
@@ -234,9 +230,6 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
     cores = os.cpu_count() or 1
     # The 48 MB of compiled code that the quick compiler alone is given fill up, and all is then interpreted.
     java += f" -Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:ReservedCodeCacheSize=256m"
-    if sys.platform == "linux":
-        # Hadoop starts a process for the rights of each file and folder that it makes, and Java by default two.
-        java += " -Djdk.lang.Process.launchMechanism=VFORK"
     if new_bytes < _LITTLE_BYTES:
         # Halves the time of a small rollup (measured): its code runs too seldom to be worth compiling well. Its 30,000
         # classes and young objects have room from the start, or garbage is collected 70 times.
@@ -249,12 +242,6 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
         few = {
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            # Each of these costs a little for each plan and job, and has no use here.
-            "spark.sql.lightweightPlanChangeValidation": "false",
-            "spark.sql.ui.explainMode": "simple",
-            "spark.sql.maxPlanStringLength": "1000",
-            "spark.shuffle.compress": "false",
-            "spark.broadcast.compress": "false",
             "spark.databricks.delta.snapshotPartitions": "1",
         }
     return {
