@@ -16,7 +16,7 @@ from spark_rollups.report.build import build_report
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
 from spark_rollups.report.model import NO_LINKS
 from spark_rollups.report.tables import read_facts
-from spark_rollups.stages.publish import latest, read_empty_as_of
+from spark_rollups.stages.publish import latest
 from spark_rollups.store.tables import Tables
 
 __all__ = ["NoVerdictsError", "ReportError", "ReportPaths", "write_report"]
@@ -62,17 +62,12 @@ def write_report(
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
     history = tables.history
     tables.notes()  # raises where another release made them
-    # A rollup that finds no topic, as all were deleted, leaves no verdicts of its moment.
-    facts = read_facts(
-        tables,
-        requested_as_of=as_of,
-        not_after=latest(datetime.now(UTC)),
-        judged_nothing_at=read_empty_as_of(history / "published"),
-    )
+    facts = read_facts(tables, as_of or latest(datetime.now(UTC)))
     if facts is None:
-        raise NoVerdictsError(
-            f"no verdicts in {history / 'tables' / 'verdicts'}: run `topic-liveness rollup --history {history}` first"
-        )
+        then, advice = "", f"run `topic-liveness rollup --history {history}` first"
+        if as_of is not None:
+            then, advice = f" up to {as_of.isoformat()}", f"name a later moment, or {advice}"
+        raise NoVerdictsError(f"no verdicts in {history / 'tables' / 'verdicts'}{then}: {advice}")
     facts = replace(facts, asked_for=asked_for or as_of)
     folder: Location = output or history / "published" / "reports" / f"{facts.as_of.astimezone(UTC):%Y-%m-%d}"
     try:

@@ -17,8 +17,6 @@ _STALE = timedelta(hours=36)
 
 def summary(counts: SummaryCounts, facts: Facts, zone: tzinfo, whose: str | None) -> str:
     """Return the one sentence of the whole report, or (``whose``) of one owner."""
-    if whose is None and not facts.judged and not facts.week_ago:
-        return "No verdicts: nothing is known of any topic."
     begin = f"In the week to {day(facts.as_of, zone)}, " if whose is None else f"{whose}: "
     return f"{begin}{_news(counts)}; {_compared(counts, facts)}."
 
@@ -99,11 +97,6 @@ def _compared(counts: SummaryCounts, facts: Facts) -> str:
 
 def warnings(facts: Facts, zone: tzinfo) -> Iterable[str]:
     """Return what makes the report less true than it looks."""
-    if not facts.judged:
-        yield (
-            f"No topic has a verdict as of {moment(facts.as_of, zone)}. See that the exporter sees topics and writes "
-            "its history here, run `topic-liveness rollup` on it, then the report again."
-        )
     if facts.asked_for is not None and facts.asked_for - facts.as_of > _STALE:
         yield (
             f"Asked for {moment(facts.asked_for, zone)}, but the newest verdicts before it are "
@@ -137,7 +130,7 @@ def _coverage_warning(coverage: ClusterCoverage, facts: Facts, zone: tzinfo) -> 
 
 def notes(facts: Facts) -> Iterable[str]:
     """Return how new deaths were recognised where there are no verdicts of a week ago."""
-    if facts.judged and facts.week_ago_as_of is None:
+    if facts.week_ago_as_of is None:
         yield (
             "There are no verdicts of a week ago: deaths of this week are those whose silence passed its limit this "
             "week."

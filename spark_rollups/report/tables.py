@@ -43,28 +43,17 @@ DAY = timedelta(days=1)
 _Row = dict[str, Any]
 
 
-def read_facts(
-    tables: Tables,
-    *,
-    requested_as_of: datetime | None,
-    not_after: datetime | None = None,
-    judged_nothing_at: datetime | None = None,
-) -> Facts | None:
+def read_facts(tables: Tables, until: datetime) -> Facts | None:
     """Read what the report needs from the tables; nothing is written.
 
-    The verdicts are the newest ones at or before ``requested_as_of`` (None: ``not_after``), or none where the last
-    rollup before that found no topic, at ``judged_nothing_at``. Returns None where there is neither, and no
-    ``requested_as_of``. A table that does not exist yet counts as empty. Raises TablesError
-    where one lost a commit.
+    The verdicts are the newest ones at or before ``until``. Returns None where there are none. A table that does not
+    exist yet counts as empty. Raises TablesError where one lost a commit.
     """
     verdicts = tables.read("verdicts")
-    until = requested_as_of or not_after
     runs = _runs(verdicts, until)
-    if judged_nothing_at is not None and (until is None or judged_nothing_at <= until):
-        runs = sorted({*runs, judged_nothing_at})
-    as_of = runs[-1] if runs else requested_as_of
-    if as_of is None:
+    if not runs:
         return None
+    as_of = runs[-1]
     week_ago_as_of = max((run for run in runs if as_of - WEEK - DAY <= run <= as_of - WEEK), default=None)
     judged = _judged(verdicts, as_of, week_ago_as_of)
     clusters_seen, days_seen = read_coverage(tables.read("coverage"), as_of, {row.cluster for row in judged})
@@ -87,9 +76,8 @@ def _collected(rows: DataFrame) -> list[_Row]:
     return found
 
 
-def _runs(verdicts: DataFrame, until: datetime | None) -> list[datetime]:
-    if until is not None:
-        verdicts = verdicts.where(F.col("as_of") <= F.lit(until))
+def _runs(verdicts: DataFrame, until: datetime) -> list[datetime]:
+    verdicts = verdicts.where(F.col("as_of") <= F.lit(until))
     return sorted(row["as_of"] for row in _collected(verdicts.select("as_of").distinct()))
 
 

@@ -125,14 +125,6 @@ def _current(folder: Location) -> dict[str, Any] | None:
     return None if zone is None else found
 
 
-def read_empty_as_of(folder: Location) -> datetime | None:
-    """Return as of when the published set is, None where it has rows, or there is none or its pointer is damaged."""
-    pointer = _current(folder)
-    if pointer is None or pointer.get("rows") != 0:
-        return None
-    return datetime.fromisoformat(pointer["as_of"]).astimezone(UTC)
-
-
 def _clear_old(folder: Location, keep: str) -> None:
     sets = {file.path.parent: file.written for file in sorted(files_below(folder, _DATA))}
     published = sorted((at, path.name) for path, at in sets.items() if path.name.startswith(_PREFIX))

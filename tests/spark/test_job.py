@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark.sql import SparkSession
 
 from exporter.storage.files import files_below, parse_location
 from spark_rollups import job
@@ -24,6 +25,7 @@ from spark_rollups.store.lock import LockedError, hold_rollup_lock
 from tests.integration.receiving import Hook, http_server
 from tests.programs import Call
 from tests.spark.conftest import NO_NETWORK
+from tests.spark.report_story import topic, write_table
 from tests.spark.story import HOUR, World, at, every
 from tests.waiting import until
 
@@ -271,12 +273,10 @@ def test_a_job_that_gets_a_signal_ends_at_once_and_leaves_no_process(
     until(lambda: not alive_in_group(running.pid), "no process left")
 
 
-def test_a_report_is_sent_and_summed_up_by_the_exit_code(tmp_path: Path) -> None:
+def test_a_report_is_sent_and_summed_up_by_the_exit_code(spark: SparkSession, tmp_path: Path) -> None:
     """It sends the page that was just written, in the configured time zone and with links, to a hook."""
     hook, history, output = Hook(), tmp_path / "h", tmp_path / "out"
-    (history / "tables").mkdir(parents=True)
-    (history / "published").mkdir()
-    (history / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z", "rows": 0}')
+    write_table(spark, history, "verdicts", topic("orders", "live"))
     with http_server(hook) as url:
         (tmp_path / "url").write_text(url.replace("http", "json"))
         settings = {

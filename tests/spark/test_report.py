@@ -126,42 +126,13 @@ def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSess
     assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == ["notes.json", "verdicts"]
 
 
-def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
-    """An empty history is an error, an empty rollup or a moment before all verdicts is a report that says so."""
+def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, history: Path, tmp_path: Path) -> None:
+    """Of an empty history, and of a moment before all verdicts."""
     with pytest.raises(ReportError, match=r"no verdicts in .*verdicts: run `topic-liveness rollup --history"):
         write_report(Tables(spark, tmp_path), as_of=None, output=None)
     assert list(tmp_path.iterdir()) == []
-    published = tmp_path / "published" / "current.json"
-    published.parent.mkdir()
-    published.write_text(json.dumps({"as_of": "2026-03-03T12:00:00Z", "rows": 0}), encoding="utf-8")
-    for as_of in (None, AS_OF):
-        paths = write_report(Tables(spark, tmp_path), as_of=as_of, output=None)
-        plain = json.loads(text(paths.json))
-        assert plain["summary"] == "No verdicts: nothing is known of any topic."
-        assert plain["warnings"][0].startswith("No topic has a verdict as of Tue 2026-03-03 12:00 UTC.")
-
-
-def test_a_rollup_that_finds_no_topic_is_reported_in_place_of_earlier_verdicts(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """All were deleted, or may not be seen any more: a warning says that nothing is left."""
-    write_table(
-        spark,
-        tmp_path,
-        "verdicts",
-        [*topic("died", "dead", as_of=WEEK_AGO, silent=2 * DAY), *topic("lived", "live", as_of=WEEK_AGO)],
-    )
-    published = tmp_path / "published" / "current.json"
-    published.parent.mkdir()
-    published.write_text(json.dumps({"as_of": AS_OF.isoformat(), "rows": 0}), encoding="utf-8")
-    paths = write_report(Tables(spark, tmp_path), as_of=None, asked_for=AS_OF + HOUR, output=None)
-    assert (paths.as_of, topics(paths)) == (AS_OF, {})
-    plain = json.loads(text(paths.json))
-    assert plain["summary"].endswith("none of 0 topics is dead now, 1 fewer than a week ago.")
-    assert [warning.split(" as of ")[0] for warning in plain["warnings"]][:1] == ["No topic has a verdict"]
-    assert "has the rollup stopped?" not in " ".join(plain["warnings"])
-    before = write_report(Tables(spark, tmp_path), as_of=AS_OF - DAY, output=tmp_path / "before")
-    assert before.as_of == WEEK_AGO
+    with pytest.raises(ReportError, match=r"verdicts up to 2025-.*: name a later moment, or run `topic-liveness"):
+        write_report(Tables(spark, history), as_of=AS_OF - 300 * DAY, output=None)
 
 
 def test_a_moment_without_a_zone_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -170,11 +141,11 @@ def test_a_moment_without_a_zone_is_refused(spark: SparkSession, tmp_path: Path)
         write_report(Tables(spark, tmp_path), as_of=AS_OF.replace(tzinfo=None), output=None)
 
 
-def test_a_folder_that_cannot_be_written_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(spark: SparkSession, history: Path, tmp_path: Path) -> None:
     """An output that is a file gives one clear error, and nothing is left behind."""
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
     with pytest.raises(ReportError, match=r"cannot write the report to .*taken: .*; name a writable folder"):
-        write_report(Tables(spark, tmp_path), as_of=AS_OF, output=tmp_path / "taken")
+        write_report(Tables(spark, history), as_of=AS_OF, output=tmp_path / "taken")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
