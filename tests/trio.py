@@ -12,7 +12,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+from confluent_kafka import ElectionType, KafkaException, TopicPartition  # type: ignore[attr-defined]
 
 from tests.demo.broker import Broker, free_port
 from tests.workbench import Workbench
@@ -78,6 +80,22 @@ class Trio:
         """Make a topic whose partitions are led by brokers 1, 2, 3, 1, ...; none has another replica."""
         self.workbench.create_on(topic, [[1 + number % 3] for number in range(3 * per_broker)])
 
+    def leaders(self, topic: str) -> set[int]:
+        """Return who leads the partitions of a topic; nobody where no broker answers in time, as after a kill."""
+        try:
+            topics = self.workbench.admin.list_topics(timeout=10).topics
+        except KafkaException:
+            return set()
+        return {partition.leader for partition in topics[topic].partitions.values()}
+
+    def prefer(self, topic: str) -> set[int]:
+        """Have the first replica of each partition lead again, where it may; return who leads."""
+        admin: Any = self.workbench.admin  # the stubs know no elections
+        with contextlib.suppress(KafkaException):  # as long as that broker is not in sync
+            partitions = admin.list_topics(timeout=10).topics[topic].partitions
+            admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, each) for each in partitions]).result(30)
+        return self.leaders(topic)
+
     @contextlib.contextmanager
     def dead(self) -> Iterator[None]:
         """While this lasts the third broker is killed."""
@@ -124,6 +142,11 @@ class Wire:
         """Whole requests that came from clients."""
         self.address = "{}:{}".format(*self._listener.getsockname())
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def lead_to(self, target: str) -> None:
+        """Hand on to another broker from now on, and end every connection."""
+        self._target = target
+        self.hang_up()
 
     def hang_up(self) -> None:
         """End every connection: what was lost on the way stays lost."""

@@ -26,6 +26,8 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.kafka.process import OFFSETS, ClientProcess, RemoteClient, Restart
 from tests.fake_cluster import FakeCluster
+from tests.integration.test_bad_answers import well
+from tests.scripted import ScriptedBroker
 from tests.waiting import until
 
 NOBODY = "127.0.0.1:9"
@@ -98,6 +100,21 @@ def test_one_that_ends_in_a_poll_costs_nothing(client: Client, logged_warnings: 
     assert (client.failures, client.restarts) == ([], [Restart.ENDED])
     [line] = [line for line in logged_warnings() if "the Kafka client" in line]
     assert "was ended by signal 6 (Aborted); a new one starts" in line
+
+
+def test_a_crash_of_librdkafka_is_survived(logged_warnings: Callable[[], list[str]]) -> None:
+    """It ends its process (2.16.1) where an answer lacks a partition. The next poll that is answered is good."""
+    with ScriptedBroker({"t": 3}, well) as broker:
+        client = Client(broker.bootstrap)
+        assert client.poll() == 3
+        broker.answering = lambda target, keys: well(target, keys)[:2]
+        assert client.poll() == 0
+        assert {failure.reason for failure in client.failures} == {Reason.CLIENT_FAILED}
+        broker.answering = well
+        until(lambda: client.poll() == 3, "a poll is good again")
+        assert set(client.restarts) == {Restart.ENDED}
+        assert [line for line in logged_warnings() if "was ended by signal" in line]
+        client.process.close()
 
 
 def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.demo.broker import Broker
 from tests.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, rows_of
+from tests.plain_http import NO_TLS
 from tests.waiting import until
 from tests.workbench import Workbench
 
@@ -39,7 +42,31 @@ def restarts(exporter: Exporter, cluster: str) -> dict[str, float]:
     }
 
 
-def test_a_client_that_ends_or_hangs_changes_no_silence_or_window(
+class Scraping(threading.Thread):
+    """Scrapes every 100 ms until asked to end; a scrape that fails or lacks the topic's series is kept."""
+
+    def __init__(self, exporter: Exporter, wanted: str) -> None:
+        super().__init__(daemon=True)
+        self._address = f"http://127.0.0.1:{exporter.port}/metrics"
+        self._wanted = wanted
+        self._over = threading.Event()
+        self.scrapes = 0
+        self.bad: list[str] = []
+
+    def run(self) -> None:
+        with httpx.Client(timeout=30, verify=NO_TLS) as client:
+            while not self._over.wait(0.1):
+                page = client.get(self._address)
+                self.scrapes += 1
+                if page.status_code != httpx.codes.OK or self._wanted not in page.text:
+                    self.bad.append(f"{page.status_code}: {page.text[:200]}")
+
+    def end(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def test_a_client_that_ends_or_hangs_changes_no_silence_window_or_scrape(
     broker: Broker, workbench: Workbench, tmp_path: Path
 ) -> None:
     """A call under way is made again, and what was written meanwhile is found.
@@ -73,6 +100,8 @@ def test_a_client_that_ends_or_hangs_changes_no_silence_or_window(
             until(lambda: value(ADVANCE) is not None, "the advance is seen")
             advance = value(ADVANCE)
             assert advance is not None
+            scraping = Scraping(exporter, f'{SILENCE}{{kafka_cluster="east",topic="{rests}"')
+            scraping.start()
             _, stopped = exporter.clients()
             for count, kill in enumerate((signal.SIGABRT, signal.SIGKILL), start=1):
                 os.kill(next(each for each in exporter.clients() if each != stopped), kill)
@@ -89,6 +118,9 @@ def test_a_client_that_ends_or_hangs_changes_no_silence_or_window(
             os.kill(stopped, signal.SIGSTOP)
             until(lambda: restarts(exporter, "west").get("hung") == 1, "it is found to hang", seconds=120)
             good_polls("west")
+            scraping.end()
+            assert scraping.scrapes > 50
+            assert scraping.bad == []
             assert not Path(f"/proc/{stopped}").exists()
             assert [each for each in exporter.samples("kafka_topic") if each.labels.get("verdict") == "dead"] == []
             assert exporter.end() == 0

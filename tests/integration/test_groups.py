@@ -16,7 +16,7 @@ from kafka.structs import OffsetAndMetadata
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.polls.readings import Reason, TopicPartition
 from tests.demo.broker import Broker
-from tests.groups import GroupPartition, groups_of
+from tests.groups import Group, GroupPartition, groups_of
 from tests.integration.kafka import DAY_AGO
 from tests.integration.kafka_tools import kafka_tool
 from tests.integration.sweeping import Swept, commit, forget, member, sweeping
@@ -41,6 +41,18 @@ def swept(workbench: Workbench, name: str) -> Iterator[Swept]:
     for topic in workbench.admin.list_topics(timeout=10).topics:
         if topic.startswith(name):
             workbench.delete(topic)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_is_known_by_either_protocol(workbench: Workbench, swept: Swept, name: str, protocol: str) -> None:
+    """State, members, offset and lag of a classic and of a KIP-848 group; it is empty when its member has left."""
+    topic = f"{name}-{protocol}"
+    workbench.create(topic)
+    workbench.write([(topic, 0, DAY_AGO)] * 5)
+    position = {TopicPartition(topic, 0): GroupPartition(3, lag=2, lost=0)}
+    with member(workbench.bootstrap, topic, topic, 3, protocol):
+        assert groups_of(swept.sweep()) == {topic: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
+    assert groups_of(swept.sweep()) == {topic: Group(GroupState.EMPTY, 0, position)}
 
 
 def test_lag_counts_what_an_open_transaction_wrote(workbench: Workbench, swept: Swept, name: str) -> None:

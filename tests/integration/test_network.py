@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,45 @@ def test_polls_that_outlast_their_interval_are_named(behind: tuple[Wire, Broker]
     said = exporter.log.read_text()
     assert said.count(f"{SLOW} (5 s)") == 2, "begun and resolved"
     assert "maximum number of running instances" not in said
+
+
+def test_another_cluster_at_the_same_address_is_said_and_invents_no_advance(
+    behind: tuple[Wire, Broker], kafka_jars: Path, tmp_path: Path
+) -> None:
+    """While the exporter runs, and after a restart; records of the other cluster are no advances of this one."""
+    wire, first = behind
+    second = Broker(tmp_path / "second", jars=kafka_jars)
+    second.properties["advertised.listeners"] = f"PLAINTEXT://{wire.address}"
+    settings = {"TOPIC_LIVENESS_METRICS__PARTITION": "[current_offset, last_advance_timestamp]"}
+
+    def shown(exporter: Exporter, records: int) -> bool:
+        """Whether one scrape shows so many records; none shows an advance, for nothing is written any more."""
+        seen = {one.name: one.value for one in exporter.samples() if one.labels.get("topic") in (None, "orders")}
+        assert ADVANCED not in seen, seen[ADVANCED]
+        found = seen.get("kafka_topic_partition_current_offset") == records
+        assert not found or records == 3 or CHANGED in seen, "the other cluster is shown, and not said"
+        return found
+
+    wire.lead_to(second.bootstrap)
+    with second:
+        bench = Workbench(second.bootstrap)
+        bench.create("orders")
+        bench.write([("orders", 0, time.time())] * 5)
+        wire.lead_to(first.bootstrap)
+        with Exporter(tmp_path, wire.address, **settings) as exporter:
+            until(lambda: shown(exporter, 3), "the first cluster")
+            assert exporter.value(CHANGED) is None
+            for broker, records in [(second, 5), (first, 3), (second, 5)]:
+                # A poll that reads metadata, with the cluster's id, is followed by one that does not.
+                wire.lead_to(broker.bootstrap)
+                until(partial(shown, exporter, records), "the other cluster")
+            said = f"its id was {first.cluster_id} and is {second.cluster_id}"
+            for where in (exporter.page("/-/ready").text, exporter.page("/").text, exporter.log.read_text()):
+                assert said in where
+            assert exporter.end() == 0, exporter.log.read_text()
+        wire.lead_to(first.bootstrap)
+        with Exporter(tmp_path, wire.address, **settings) as again:
+            until(lambda: shown(again, 3), "the first cluster again")
+            assert again.value(CHANGED) is not None
+            assert f"its id was {second.cluster_id} and is {first.cluster_id}" in again.log.read_text()
+            assert again.end() == 0, again.log.read_text()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import time
 
-from exporter.domain.polls.readings import END_OF_TIME, State, TopicPartition
+from exporter.clock import SystemClock
+from exporter.domain.polls.readings import END_OF_TIME, Reason, State, TopicPartition
 from exporter.domain.ports import METADATA_SECONDS
+from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
+from tests.times import led, objects
 from tests.views import readings_of
 
 
@@ -94,6 +97,24 @@ def test_with_the_metadata_of_a_running_exporter_a_topic_made_again_is_noticed_w
     assert advanced(reading.activity) == (9, True)
 
 
+def test_watching_a_deleted_topic_does_not_bring_it_back(kafka: Kafka) -> None:
+    """Asking for offsets of a topic that is gone answers unknown-topic, and leaves it gone."""
+    kafka.create("gone-for-good")
+    kafka.write([("gone-for-good", 0, DAY_AGO)])
+    watch = Watch(kafka.bootstrap, ["gone-for-good"])
+    leaders = watch.leaders(watch.poll())
+    kafka.delete("gone-for-good")
+    reasons: list[Reason | None] = []
+
+    def refused() -> bool:
+        reasons.extend(answer.reason for answer in objects(watch.source.ends(led(leaders))))
+        return reasons[-1] is not None
+
+    kafka.until(refused)  # before KRaft a broker still answers for a moment
+    assert reasons[-1] in (Reason.UNKNOWN_TOPIC, Reason.NO_LEADER)
+    assert "gone-for-good" not in kafka.admin.list_topics(timeout=10).topics
+
+
 def test_an_open_transaction_does_not_hide_its_records(kafka: Kafka) -> None:
     """Open, committed, then aborted: each record and each marker is an advance; a marker carries the wall clock."""
     kafka.create("ledger")
@@ -129,6 +150,20 @@ def test_a_record_from_the_future_is_named_so(kafka: Kafka) -> None:
     assert seen(readings_of(snapshot)[TopicPartition("ahead", 1)]) == (State.FUTURE, 0, 1, END_OF_TIME)
 
 
+def test_log_append_time_is_the_brokers_own(kafka: Kafka) -> None:
+    """With LogAppendTime the producer's time is ignored, and the topic's settings say so."""
+    kafka.create("stamped", config={**kafka.everlasting, "message.timestamp.type": "LogAppendTime"})
+    began = time.time()
+    kafka.write([("stamped", 0, DAY_AGO)])
+    snapshot = Watch(kafka.bootstrap, ["stamped"]).poll()
+    newest = readings_of(snapshot)[TopicPartition("stamped", 0)].newest
+    assert newest is not None
+    assert began - 1 <= newest <= time.time() + 1
+    config = snapshot.metadata.topics["stamped"].config
+    assert config is not None
+    assert (config.timestamp_type, config.retention_seconds) == ("LogAppendTime", math.inf)
+
+
 def test_settings_that_change_what_offsets_mean_are_read(kafka: Kafka) -> None:
     """Cleanup policy and retention come with the metadata, in seconds."""
     kafka.create("settled", config={"cleanup.policy": "compact,delete", "retention.ms": "90000"})
@@ -140,3 +175,26 @@ def test_settings_that_change_what_offsets_mean_are_read(kafka: Kafka) -> None:
         90.0,
         False,
     )
+
+
+def test_topics_are_chosen_by_whole_names(kafka: Kafka) -> None:
+    """Include and exclude match whole names; an include that names nothing, or internal topics only, is logged."""
+    for topic in ("pick-a", "pick-b", "pick-b2"):
+        kafka.create(topic)
+    kafka.write_transaction("pick-a", 0, DAY_AGO, "makes-the-internal-topic").abort_transaction(30)
+    include, exclude = ["pick-.", "pick-b2", "misspelt", "__transaction_state"], ["pick-a"]
+
+    def chosen(*, internal: bool) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+        source = KafkaSource(
+            {"bootstrap.servers": kafka.bootstrap},
+            clock=SystemClock(),
+            include=include,
+            exclude=exclude,
+            internal=internal,
+        )
+        metadata = source.metadata()
+        return list(metadata.topics), metadata.unmatched, metadata.only_internal
+
+    state = "__transaction_state"
+    assert chosen(internal=False) == (["pick-b", "pick-b2"], ("misspelt", state), (state,))
+    assert chosen(internal=True) == ([state, "pick-b", "pick-b2"], ("misspelt",), ())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +24,10 @@ from exporter.history.spool import Spool
 from exporter.kafka.process import EARLIEST_LOCAL
 from exporter.kafka.source import KafkaSource
 from exporter.kafka.tiered_offsets import TierClient
+from tests.groups import GroupPartition, groups_of
 from tests.integration.conftest import NEWEST
 from tests.integration.serving import rows_of
+from tests.integration.sweeping import Swept, commit
 from tests.integration.watch import UNREACHED, Watch, advanced, seen, watching
 from tests.judging import overrule
 from tests.lookup_answers import Answer
@@ -189,6 +192,62 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
     assert sum(row["offset_regressions"] for row in torn_rows) == 1
     assert (sum(row["records"] for row in torn_rows), min(row["records"] for row in torn_rows) >= 0) == (5, True)
     watch.source.close()
+
+
+@pytest.fixture(scope="module")
+def coordinated(three: Trio) -> Mapping[int, str]:
+    """By the broker that coordinates it, a group that is one behind in a partition of the first broker."""
+    admin: Any = three.workbench.admin
+    three.workbench.until(lambda: three.prefer("__consumer_offsets") == {1, THIRD})
+    groups: dict[int, str] = {}
+    for name in (f"group-{number}" for number in range(50)):
+        commit(three.bootstrap, name, {TopicPartition("spread", 0): 1})
+        coordinator = admin.describe_consumer_groups([name])[name].result(30).coordinator
+        groups.setdefault(coordinator.id, name)
+        if groups.keys() == {1, THIRD}:
+            return groups
+    raise AssertionError(groups)
+
+
+BEHIND = {TopicPartition("spread", 0): GroupPartition(1, lag=1, lost=0)}
+
+
+def sweeps_whole(swept: Swept, *groups: str) -> bool:
+    """Sweep; return whether these groups were read, all of them: a busy machine may need longer than ``TIMEOUT``."""
+    sweep = swept.attempt()
+    return sweep.complete and {*groups_of(sweep)} == {*groups}
+
+
+def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(trio: Trio, coordinated: Mapping[int, str]) -> None:
+    """A list that lacks a broker proves of no group that it is gone; the others are shown exactly all the while."""
+    near, far = coordinated[1], coordinated[THIRD]
+    swept = Swept(trio.bootstrap, "spread", f"{near}|{far}", timeout=TIMEOUT, missed_sweeps=1)
+    trio.workbench.until(lambda: sweeps_whole(swept, near, far))
+    with trio.cut_off():
+        sweeps = [swept.attempt() for _ in range(2)]
+        assert [set(groups_of(sweep)) for sweep in sweeps] == [{near, far}, {near}]
+        assert all(groups_of(sweep)[near].partitions == BEHIND for sweep in sweeps)
+        assert all(not sweep.complete and {*sweep.unlisted} <= UNREACHED for sweep in sweeps), sweeps
+    trio.workbench.until(lambda: sweeps_whole(swept, near, far))
+    swept.close()
+
+
+def test_a_group_whose_coordinator_moves_is_never_lost(trio: Trio, coordinated: Mapping[int, str]) -> None:
+    """While its coordinator is dead a group is shown as it was, and then as the new one answers; others as ever."""
+    swept = Swept(trio.bootstrap, "spread", "|".join(coordinated.values()), timeout=TIMEOUT, missed_sweeps=100)
+    trio.workbench.until(lambda: sweeps_whole(swept, *coordinated.values()))
+    with trio.dead():
+        deadline = time.monotonic() + 90
+        while True:
+            sweep = swept.attempt()
+            assert {name: group.partitions for name, group in groups_of(sweep).items()} == dict.fromkeys(
+                coordinated.values(), BEHIND
+            )
+            if sweep.complete:
+                break
+            assert time.monotonic() < deadline, sweep
+            assert {*sweep.failures, *sweep.unlisted} <= {*UNREACHED, Reason.NO_COORDINATOR}, sweep
+    swept.close()
 
 
 def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:

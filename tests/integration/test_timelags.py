@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -50,6 +51,47 @@ def write(workbench: Workbench, topic: str, times: Sequence[float]) -> None:
     """Write records at these times into partition 0, in small batches."""
     small: dict[str, Any] = {"batch.num.messages": "50"}
     workbench.write([(topic, 0, seconds) for seconds in times], **small)
+
+
+def rising(count: int, mean: float, *, end: float, seed: int) -> list[float]:
+    """Moments at random, ``mean`` seconds apart, the last of them at ``end``."""
+    source = random.Random(seed)
+    times = [0.0]
+    for _ in range(count - 1):
+        times.append(times[-1] + source.expovariate(1 / mean))
+    return [end - times[-1] + moment for moment in times]
+
+
+def test_every_kind_of_log(workbench: Workbench, exporter: Swept, name: str) -> None:
+    """Wherever groups stand, in whatever order timestamps are, the lag is that of the records really read.
+
+    All in the first sweep of a process that knows nothing: so it is after a restart too.
+    """
+    now, source = time.time(), random.Random(7)
+    steady = rising(1000, 60.0, end=now - 5, seed=1)
+    bursts = [now - hours * HOUR + source.random() for hours in range(30, 0, -1) for _ in range(30)]
+    logs = {
+        "steady": steady,
+        "bursts": sorted(bursts),
+        "slow": [now - 45 * 60 - hours * HOUR for hours in range(72, -1, -1)],
+        "ties": [now - DAY + index // 100 * 600 for index in range(1000)],
+        "late": [moment - (source.random() * DAY if index % 3 == 0 else 0) for index, moment in enumerate(steady)],
+        "old": [now - 1000 * DAY + index for index in range(200)],
+    }
+    for kind, times in logs.items():
+        workbench.create(f"{name}-{kind}")
+        write(workbench, f"{name}-{kind}", times)
+    for part in range(6):
+        offsets = {f"{name}-{kind}": part * (len(times) - 1) // 5 for kind, times in logs.items()}
+        commit(workbench.bootstrap, f"{name}-{part}", offsets)
+    sweep = exporter.sweep()
+    assert sweep.time_lags == {"ok": 6 * len(logs)}
+    for kind in logs:
+        log = read(workbench, f"{name}-{kind}")
+        for group in groups_of(sweep).values():
+            holds(log, group.partitions[TopicPartition(f"{name}-{kind}", 0)], group.read_at)
+    again = exporter.sweep()
+    assert "by-time" not in again.lookups, "what has not moved is asked for again"
 
 
 def test_transactions(workbench: Workbench, exporter: Swept, name: str) -> None:
