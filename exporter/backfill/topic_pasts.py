@@ -18,6 +18,7 @@ from exporter.domain.arrays import Floats, Offsets, Rows, runs
 from exporter.domain.history.hourly_activity import BACKFILLED, Moments, fold
 from exporter.domain.history.streams import Streams, objects
 from exporter.domain.judging.audit import NOT_JUDGED, spare_earlier_silences
+from exporter.domain.judging.evidence import INCIDENT
 from exporter.domain.judging.incidents import ClusterStreams as Together
 from exporter.domain.judging.incidents import Silent, hold
 from exporter.domain.judging.rollup_verdicts import Verdicts
@@ -194,8 +195,8 @@ class TopicPasts:
         alarming = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
         for topic in np.flatnonzero((held.topics >= 0) & np.isin(self.verdict, alarming)).tolist():
             self.verdict[topic] = VERDICT_CODES[Verdict.HELD]
-            line = self._if_held[topic] or self.evidence[topic]
-            self.evidence[topic] = f"{line}; held: {held.incidents[held.topics[topic]]}"
+            incident = str(held.incidents[held.topics[topic]])
+            self.evidence[topic] = (self._if_held[topic] or self.evidence[topic]).replace(INCIDENT, incident)
 
 
 def _hours(windows: Windows) -> Hours:

@@ -17,6 +17,7 @@ from pyspark.sql.types import BooleanType, DoubleType, IntegerType, StringType, 
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.observation import do_streams_exist
 from exporter.domain.history.streams import Streams, add_topics
+from exporter.domain.judging.evidence import INCIDENT
 from exporter.domain.judging.incidents import ClusterStreams as Together
 from exporter.domain.judging.incidents import Silent, hold
 from exporter.domain.judging.rollup_verdicts import LIMITS, Verdicts
@@ -142,8 +143,7 @@ def hold_incidents(rows: DataFrame) -> DataFrame:
             "incident": F.when(is_held, F.col("held_by")).otherwise(F.col("incident")),
             "dead_since": F.when(~is_held, F.col("dead_since")),
             "evidence": F.when(
-                is_held,
-                F.concat_ws("; ", F.coalesce("evidence_if_held", "evidence"), F.concat(F.lit("held: "), "held_why")),
+                is_held, F.replace(F.coalesce("evidence_if_held", "evidence"), F.lit(INCIDENT), F.col("held_why"))
             ).otherwise(F.col("evidence")),
         }
     ).select(*rows.columns)

@@ -12,6 +12,7 @@ import pytest
 
 from exporter.domain.arrays import blank_columns
 from exporter.domain.history.streams import Streams, add_topics, objects
+from exporter.domain.judging.evidence import INCIDENT
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.overrides import Overrides
@@ -237,7 +238,7 @@ def test_topics_that_the_configuration_decides_on_take_part_in_no_incident() -> 
     assert {each.name[row] for row in np.flatnonzero(found.holdable)} == {"died"}
     assert {each.name[row] for row in np.flatnonzero(found.has_expectation)} == {"died"}
     assert [line is not None for line in found.evidence_if_held] == [True, False, True, False]
-    assert found.evidence_if_held[0].endswith("; suspect since Sun 2026-03-01 15:29 UTC"), "the incident is said behind"
+    assert found.evidence_if_held[0].endswith(f"; suspect since Sun 2026-03-01 15:29 UTC; held: {INCIDENT}")
     assert not np.isnan(found.overdue[0]) and np.isnan(found.overdue[1])
 
 

@@ -24,6 +24,9 @@ _MINUTE, _HOUR, _DAY, _WEEK = 60.0, 3600.0, 86_400.0, 7 * 86_400.0
 FOLLOWS = "with its topic: "
 """How the evidence of a partition begins that has the verdict of its topic."""
 
+INCIDENT = "{incident}"
+"""Stands for the incident in a line that is made before incidents are known. No name of a topic has braces."""
+
 _OBSERVED_SHARE = 0.95
 """Observed share of the past. With less, the line says how much was observed."""
 

@@ -18,7 +18,7 @@ from exporter.domain.arrays import Flags, Floats, Rows, replace_nan
 from exporter.domain.expectations.silence_rules import SilenceRules
 from exporter.domain.history.streams import Streams, Strings, objects
 from exporter.domain.judging.detection import follow_topics, overrule_silences
-from exporter.domain.judging.evidence import FOLLOWS, evidence
+from exporter.domain.judging.evidence import FOLLOWS, INCIDENT, evidence
 from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SECONDS, find_limits, judge_ages
 from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.learning.baselines import WEEKS, Baselines, longest_usual
@@ -64,10 +64,11 @@ class Verdicts:
     """The verdicts on ``Streams``, and what they follow from, each a column [n]; NaN and None are unknown.
 
     ``verdict`` has indices into VERDICTS, ``incident`` the name of the drop that holds each, ``evidence_if_held`` the
-    evidence line if an incident holds the stream, None where none could. ``has_expectation`` is true where a threshold
-    judges: the silence is known and no override is in force. Only such a stream takes part in incidents; for the flags
-    about these and ``overdue`` see ``Scores``. ``missed_slots`` and ``largest_missed`` count as many slots as were
-    active in the past (``profiles.scale_missed``). ``rests`` and ``learned``, which has the rule and LIMITS by name,
+    evidence line, with INCIDENT in it, if an incident holds the stream, None where none could. ``has_expectation`` is
+    true where a threshold judges: the silence is known and no override is in force. Only such a stream takes part in
+    incidents; for the flags about these and ``overdue`` see ``Scores``. ``missed_slots`` and ``largest_missed`` count
+    as many slots as were active in the past (``profiles.scale_missed``). ``rests`` and ``learned``, which has the rule
+    and LIMITS by name,
     are what was learned, without overrides.
     """
 
@@ -243,7 +244,8 @@ class Verdicts:
         for row, of_partitions in enumerate(counts):
             self.evidence[row] = evidence(self._facts(row, VERDICTS[self.verdict[row]], *of_partitions))
             if may_be_held[row]:
-                self.evidence_if_held[row] = evidence(self._facts(row, Verdict.HELD, *of_partitions))
+                if_held = replace(self._facts(row, Verdict.HELD, *of_partitions), held=INCIDENT)
+                self.evidence_if_held[row] = evidence(if_held)
         for each in (self.evidence, self.evidence_if_held):
             each[follows] = [FOLLOWS + line if line else None for line in each[of]]
 
