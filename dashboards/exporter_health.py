@@ -17,7 +17,7 @@ from dashboards.panels import (
     curves,
     distribution,
     figure,
-    listing,
+    list_now,
     newest,
     query,
     steps,
@@ -51,7 +51,7 @@ def _now(made: dashboard.Dashboard) -> None:
     alarms = "topic_liveness_false_alarms_per_1000_topic_weeks"
     made.with_row(dashboard.Row("Now"))
     made.with_panel(
-        listing(
+        list_now(
             "Exporters",
             "Each leads to its own start page, which says what is wrong in words.",
             {"instance": "Instance", "job": "Job", "version": "Version"},
@@ -66,7 +66,7 @@ def _now(made: dashboard.Dashboard) -> None:
         )
     )
     made.with_panel(
-        listing(
+        list_now(
             "Clusters",
             "1 where the last poll gave readings; the moment of the last one that did.",
             {"kafka_cluster": "Cluster"},

@@ -13,11 +13,11 @@ from dashboards.panels import (
     TOPIC_KEYS,
     Column,
     curves,
-    listing,
+    link_to_topic,
+    list_now,
     longest,
     newest,
     query,
-    to_topic,
     topics,
 )
 
@@ -102,23 +102,23 @@ def _lists(made: dashboard.Dashboard) -> None:
     unread = newest("kafka_topic_consumergroups", TOPIC_KEYS) + " == 0"
     made.with_row(dashboard.Row("Lost and unread"))
     made.with_panel(
-        listing(
+        list_now(
             "Records lost before they were read",
             "The log begins past the committed offset: retention or DeleteRecords was faster than the group.",
             _KEYS,
             [Column("Lost", newest("kafka_consumergroup_lost_records_sum", _LABELS, _READ), "none")],
             "no group has lost records, or none is watched",
-            to_topic(),
+            link_to_topic(),
         )
     )
     made.with_panel(
-        listing(
+        list_now(
             "Living topics that nobody reads",
             "No group that the exporter sees has committed an offset in them, or has them assigned.",
             {"kafka_cluster": "Cluster", "topic": "Topic"},
             [Column("Groups", f"({unread}) and on ({TOPIC_KEYS}) ({topics('live')})", "none")],
             "somebody reads every living topic, or groups are not known",
-            to_topic(),
+            link_to_topic(),
         )
     )
 

@@ -18,18 +18,18 @@ from dashboards.panels import (
     TOPIC,
     TOPIC_KEYS,
     Column,
+    choose_owner,
     curves,
     figure,
-    listing,
+    join_topics,
+    keep_owner,
+    link_to_topic,
+    list_now,
     longest,
     newest,
-    of_topics,
-    one_owner,
-    owned,
     query,
     steps,
     timeline,
-    to_topic,
     topics,
     verdict_numbers,
 )
@@ -51,7 +51,7 @@ _DEAD_PARTITIONS = (
 
 def _counted(rows: str, of: str = "count") -> str:
     """How many rows there are: 0 only where verdicts are known at all."""
-    return f"{of}({owned(rows)}) or 0 * count(kafka_topic_verdict{{{TOPIC}}})"
+    return f"{of}({keep_owner(rows)}) or 0 * count(kafka_topic_verdict{{{TOPIC}}})"
 
 
 def overview() -> dashboard.Dashboard:
@@ -144,45 +144,45 @@ def _figures(made: dashboard.Dashboard) -> None:
 
 
 def _tables(made: dashboard.Dashboard) -> None:
-    rows = owned(f'max by ({TOPIC_KEYS}, verdict) (kafka_topic_verdict{{{TOPIC}, verdict=~"$verdict"}}) == 1')
+    rows = keep_owner(f'max by ({TOPIC_KEYS}, verdict) (kafka_topic_verdict{{{TOPIC}, verdict=~"$verdict"}}) == 1')
     expected = "1000 * " + newest("kafka_topic_expected_by_timestamp_seconds", TOPIC_KEYS)
-    owner = one_owner(f'{TOPIC}, owner!=""')
+    owner = choose_owner(f'{TOPIC}, owner!=""')
     made.with_row(dashboard.Row("What is dead, going quiet or held"))
     made.with_panel(
-        listing(
+        list_now(
             "Topics of the chosen verdicts",
             "Choose by the variable Verdict. `Expected by`: the moment up to which the silence is possible.",
             {**_KEYS, "verdict": "Verdict", "owner": "Owner"},
             [
-                Column("Silent for", of_topics(rows, _SILENCE), "dtdurations"),
-                Column("Expected by", of_topics(rows, expected), "dateTimeAsIso"),
-                Column("Partitions", of_topics(rows, newest("kafka_topic_partitions", TOPIC_KEYS)), "none"),
+                Column("Silent for", join_topics(rows, _SILENCE), "dtdurations"),
+                Column("Expected by", join_topics(rows, expected), "dateTimeAsIso"),
+                Column("Partitions", join_topics(rows, newest("kafka_topic_partitions", TOPIC_KEYS)), "none"),
                 Column("", f"({rows}) * on ({TOPIC_KEYS}) group_left (owner) ({owner})", "none"),
             ],
             "no topic has a verdict that is chosen",
-            to_topic(),
+            link_to_topic(),
         )
     )
     made.with_panel(
-        listing(
+        list_now(
             "Living topics with dead partitions",
             "A producer, a key or a route to these partitions is lost.",
             _KEYS,
-            [Column("Dead partitions", owned(_DEAD_PARTITIONS), "none")],
+            [Column("Dead partitions", keep_owner(_DEAD_PARTITIONS), "none")],
             "no partition of a living topic is dead",
-            to_topic(),
+            link_to_topic(),
         )
     )
 
 
 def _over_time(made: dashboard.Dashboard) -> None:
-    by_verdict = f"max by ({TOPIC_KEYS}, verdict) ({owned(f'kafka_topic_verdict{{{TOPIC}}} == 1')})"
+    by_verdict = f"max by ({TOPIC_KEYS}, verdict) ({keep_owner(f'kafka_topic_verdict{{{TOPIC}}} == 1')})"
     made.with_row(dashboard.Row("Since when"))
     made.with_panel(
         timeline(
             "Topics that were suspect, held or dead",
             "The thirty with the worst verdict; a gap is another verdict, or none.",
-            f"topk(30, {owned(verdict_numbers('kafka_topic_verdict', TOPIC_KEYS))})",
+            f"topk(30, {keep_owner(verdict_numbers('kafka_topic_verdict', TOPIC_KEYS))})",
             _NAME,
             "no topic was suspect, held or dead in this time",
         )
@@ -199,7 +199,7 @@ def _over_time(made: dashboard.Dashboard) -> None:
         longest(
             "Longest silent topics",
             "Since the last advance of any partition: what verdicts are about.",
-            f"({owned(_SILENCE)})",
+            f"({keep_owner(_SILENCE)})",
             _NAME,
         )
     )
@@ -207,7 +207,7 @@ def _over_time(made: dashboard.Dashboard) -> None:
         longest(
             "Stalest topics",
             "Age of the newest record's timestamp, which is whatever its producer says; it decides nothing.",
-            f"({owned(f'min by ({TOPIC_KEYS}) (kafka_topic_staleness_seconds{{{TOPIC}}})')})",
+            f"({keep_owner(f'min by ({TOPIC_KEYS}) (kafka_topic_staleness_seconds{{{TOPIC}}})')})",
             _NAME,
         )
     )
@@ -216,11 +216,11 @@ def _over_time(made: dashboard.Dashboard) -> None:
         curves(
             "Records per second",
             "How fast end offsets advance; transaction markers count.",
-            [query(f"topk(15, {owned(rate)})", _NAME)],
+            [query(f"topk(15, {keep_owner(rate)})", _NAME)],
             "wps",
         )
     )
-    named = one_owner(f'{TOPIC}, owner!="", owner=~"$owner"')
+    named = choose_owner(f'{TOPIC}, owner!="", owner=~"$owner"')
     made.with_panel(
         curves(
             "Dead topics by owner",

@@ -49,7 +49,7 @@ def newest(metric: str, labels: str, selector: str = TOPIC) -> str:
     return f"max by ({labels}) ({metric}{{{selector}}})"
 
 
-def owned(rows: str) -> str:
+def keep_owner(rows: str) -> str:
     """Topics without those that are known to be somebody else's than the chosen owner's."""
     others = (
         f'(kafka_topic_info{{{CLUSTER}, owner!~"$owner"}} unless on ({TOPIC_KEYS})'
@@ -58,7 +58,7 @@ def owned(rows: str) -> str:
     return f"({rows}) unless on ({TOPIC_KEYS}) {others}"
 
 
-def one_owner(selector: str) -> str:
+def choose_owner(selector: str) -> str:
     """An owner of each topic that has one: of two exporters one may not know a new configuration yet."""
     return f"topk by ({TOPIC_KEYS}) (1, {newest('kafka_topic_info', f'{TOPIC_KEYS}, owner', selector)})"
 
@@ -68,7 +68,7 @@ def topics(verdict: str) -> str:
     return f'max by ({TOPIC_KEYS}) (kafka_topic_verdict{{{TOPIC}, verdict="{verdict}"}}) == 1'
 
 
-def of_topics(rows: str, value: str) -> str:
+def join_topics(rows: str, value: str) -> str:
     """``value`` of each topic in ``rows``."""
     return f"({rows}) * on ({TOPIC_KEYS}) group_left () ({value})"
 
@@ -141,7 +141,7 @@ class Link:
     url: str
 
 
-def to_topic(heading: str = "Topic", cluster: str = "Cluster") -> Link:
+def link_to_topic(heading: str = "Topic", cluster: str = "Cluster") -> Link:
     """From a topic's name to its dashboard."""
     return Link(
         heading,
@@ -154,7 +154,7 @@ def to_topic(heading: str = "Topic", cluster: str = "Cluster") -> Link:
     )
 
 
-def listing(
+def list_now(
     title: str, description: str, keys: dict[str, str], columns: list[Column], none: str, *links: Link
 ) -> table.Panel:
     """A table of the present moment: a row for each combination of ``keys`` (label -> heading)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.board import board
-from dashboards.panels import OWN, TARGET_KEYS, Column, curves, listing, longest, newest, query, to_topic
+from dashboards.panels import OWN, TARGET_KEYS, Column, curves, link_to_topic, list_now, longest, newest, query
 
 _KEYS = {
     "source_cluster": "Source",
@@ -53,7 +53,7 @@ def replication() -> dashboard.Dashboard:
     )
     made.with_row(dashboard.Row("Replicas"))
     for panel in (
-        listing(
+        list_now(
             "Replicas out of step",
             "Behind: records are missing, and the replica moves. Stopped: it does not. No figure: not known.",
             {**_KEYS, "state": "State"},
@@ -63,8 +63,8 @@ def replication() -> dashboard.Dashboard:
                 Column("Missing", _of("kafka_replica_lag_records"), "none"),
             ],
             f"no replica is out of step, or {_NONE}",
-            to_topic("Replica", "Target"),
-            to_topic("Topic", "Source"),
+            link_to_topic("Replica", "Target"),
+            link_to_topic("Topic", "Source"),
         ).span(24),
         curves(
             "Partitions of replicas by state",

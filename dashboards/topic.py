@@ -21,7 +21,7 @@ from dashboards.panels import (
     amounts,
     curves,
     figure,
-    listing,
+    list_now,
     newest,
     query,
     steps,
@@ -97,7 +97,7 @@ def _now(made: dashboard.Dashboard) -> None:
     ):
         made.with_panel(figure(title, description, expr, unit, thresholds, none).span(4))
     made.with_panel(
-        listing(
+        list_now(
             "Verdict and settings",
             "What history says, and the settings that change what timestamps mean.",
             {
@@ -198,7 +198,7 @@ def _partitions(made: dashboard.Dashboard) -> None:
         )
     )
     made.with_panel(
-        listing(
+        list_now(
             "Partitions",
             "Offsets and times as of the last poll. `Expected by`: the moment up to which the silence is possible.",
             {"kafka_cluster": "Cluster", "topic": "Topic", "partition": "Partition"},

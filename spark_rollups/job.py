@@ -27,10 +27,10 @@ from exporter.domain.history.retention import KEPT_DAYS, LEAST_DAYS
 from exporter.domain.history.retention import retention_days as days_of_tables
 from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.links import Links
-from exporter.domain.scoring.calibration import FALSE_ALARMS, Accepted
+from exporter.domain.scoring.calibration import FALSE_ALARMS, AlarmBudget
 from exporter.domain.verdicts import Outage, TopicOverride
 from exporter.java import JavaError, java
-from exporter.storage.files import Location, Stored, files_below
+from exporter.storage.files import FileInfo, Location, files_below
 from spark_rollups.options import (
     Folder,
     JsonOption,
@@ -42,7 +42,7 @@ from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.spark.failures import (
-    TerminatedError,
+    TerminationError,
     interruption_before,
     is_lost_connection,
     next_step,
@@ -60,7 +60,7 @@ from spark_rollups.spark.session import (
 from spark_rollups.spool import spool_files
 from spark_rollups.stages.upkeep import Retention
 from spark_rollups.store.durable import read_text
-from spark_rollups.store.lock import LockedError, hold_rollup_lock
+from spark_rollups.store.lock import LockError, hold_rollup_lock
 from spark_rollups.store.tables import Tables, TablesError
 
 _DATA = re.compile(r"[^.].*\.parquet")
@@ -167,7 +167,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,
     ):
         retention = Retention(days_of_tables(retention_days))
-        accepted = Accepted(false_alarms, false_alarms_a_week)
+        accepted = AlarmBudget(false_alarms, false_alarms_a_week)
         configured = overrides, outages, calendars
         request = RollupRequest(as_of, rebuild, *configured, accepted, retention)
         tables = run_rollup(spark, history, request, progress)
@@ -217,7 +217,7 @@ def _report(progress: Progress, write: Callable[[], ReportPaths]) -> None:
 def _session(
     name: str,
     history: Location,
-    files: Sequence[Stored],
+    files: Sequence[FileInfo],
     master: str | None,
     conf: Sequence[tuple[str, str]],
     progress: Progress,
@@ -269,7 +269,7 @@ def _log(history: Location, name: str) -> Path:
 
 
 @contextmanager
-def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
+def _history_of(history: Location) -> Iterator[Sequence[FileInfo]]:
     advice = f"run `topic-liveness serve` or `topic-liveness backfill` with history.folder {str(history)!r} first"
     if isinstance(history, Path) and not history.is_dir():
         raise click.UsageError(f"there is no history folder {str(history)!r}: {advice}")
@@ -286,7 +286,7 @@ def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
     yield files
 
 
-def _new(history: Location, files: Sequence[Stored]) -> Sequence[Stored]:
+def _new(history: Location, files: Sequence[FileInfo]) -> Sequence[FileInfo]:
     try:
         known = set(read_text(history / "published" / "ingested.txt").split())
     except (OSError, ValueError):
@@ -294,7 +294,7 @@ def _new(history: Location, files: Sequence[Stored]) -> Sequence[Stored]:
     return [file for file in files if file.path.parent.parent.name == "spool" and file.name not in known]
 
 
-def _size_of_rows(history: Location, files: Sequence[Stored]) -> int:
+def _size_of_rows(history: Location, files: Sequence[FileInfo]) -> int:
     """Return about how many bytes of rows a run may process: those of tables and of new files in the spool.
 
     Each window of five minutes is a file of its own, most of which is the footer. Ingested files stay in the spool for
@@ -321,10 +321,10 @@ def _ending_well(history: Location, name: str, progress: Progress, *known: type[
     except KeyboardInterrupt:
         click.echo("interrupted: run it again, what is done is not done twice", err=True)
         sys.exit(ExitCode.INTERRUPTED)
-    except TerminatedError:
+    except TerminationError:
         click.echo("terminated: run it again, what is done is not done twice", err=True)
         raise
-    except (SessionError, JavaError, LockedError, NoVerdictsError, UnreadHistoryError) as error:
+    except (SessionError, JavaError, LockError, NoVerdictsError, UnreadHistoryError) as error:
         click.echo(f"Error: {error}", err=True)
         if isinstance(error, SessionError) and not isinstance(history, Path):
             for line in last_lines(log, _LAST_LINES):

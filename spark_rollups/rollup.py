@@ -19,7 +19,7 @@ from exporter.domain.learning.baselines import WEEKS
 from exporter.domain.learning.baselines_of_streams import weeks_with_baselines
 from exporter.domain.learning.pauses import RECENT_DAYS
 from exporter.domain.learning.rest_days import Calendar, Rests
-from exporter.domain.scoring.calibration import Accepted, Calibration, Threshold
+from exporter.domain.scoring.calibration import AlarmBudget, Calibration, Threshold
 from exporter.domain.verdicts import Outage, TopicOverride
 from exporter.storage.files import Location
 from spark_rollups.progress import Progress
@@ -48,7 +48,7 @@ class RollupRequest:
     overrides: Sequence[TopicOverride] = ()
     outages: Sequence[Outage] = ()
     calendars: Sequence[Calendar] = ()
-    accepted: Accepted = field(default_factory=Accepted)
+    accepted: AlarmBudget = field(default_factory=AlarmBudget)
     retention: Retention = field(default_factory=Retention)
 
 
@@ -115,7 +115,7 @@ class _Run:
         quarantine = self._history / "quarantine"
         progress.done(f"{len(refusals)} refusals, see {quarantine}" if refusals else str(tables.folder))
 
-    def _ingested(self) -> Sequence[ingest.Ingested]:
+    def _ingested(self) -> Sequence[ingest.IngestResult]:
         taken = []
         ledger = ingest.read_ledger(self._tables)
         for table in spool_files.SPOOL_TABLES:

@@ -14,7 +14,7 @@ from exporter.domain.expectations.table import (
     FIGURES,
     NONE,
     TEXTS,
-    Coded,
+    DictionaryColumn,
     ExpectationTable,
 )
 from exporter.domain.judging.current_facts import ClusterFacts, find_facts
@@ -26,7 +26,7 @@ from exporter.domain.judging.detection import (
     score_silences,
 )
 from exporter.domain.judging.evidence import evidence
-from exporter.domain.judging.incidents import Held, Incident
+from exporter.domain.judging.incidents import Holds, Incident
 from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.learning.traffic_clock import HOURS
 from exporter.domain.polls.layout import Layout
@@ -130,7 +130,7 @@ def facts_of(
         np.array([np.nan]),
         np.eye(len(STATES), dtype=np.int64)[[state]],
         np.eye(len(VERDICTS), dtype=np.int64)[judged.verdict],
-        Held(np.array([-1 if incident is None else 0]), np.array([-1]), () if incident is None else (incident,)),
+        Holds(np.array([-1 if incident is None else 0]), np.array([-1]), () if incident is None else (incident,)),
         silences_in([None, silence]),
         np.array([False]),
         set_of([] if row is None else [row]),
@@ -155,15 +155,15 @@ def table_of(rows: Iterable[Expectation]) -> ExpectationTable:
 
     profiled = there("profile")
     return ExpectationTable.arrange(
-        {name: Coded.encode(each(name)) for name in TEXTS},
+        {name: DictionaryColumn.encode(each(name)) for name in TEXTS},
         {name: np.array(each(name), np.float64) for name in FIGURES},
         np.array([one or 0 for one in each("partition")], np.int64),
         ~there("partition"),
         np.where(profiled, np.cumsum(profiled) - 1, NONE).astype(np.int32),
         np.array([one for one in each("profile") if one is not None], np.float64).reshape(-1, HOURS),
-        Coded.keep_each(each("schedule")),
-        rests=Coded.encode(tuple(one) if one else None for one in each("rests")),
-        falling=Coded.encode(each("falling")),
+        DictionaryColumn.keep_each(each("schedule")),
+        rests=DictionaryColumn.encode(tuple(one) if one else None for one in each("rests")),
+        falling=DictionaryColumn.encode(each("falling")),
         end_offset=np.array([one or 0 for one in each("end_offset")], np.int64),
         ended=there("end_offset"),
     )

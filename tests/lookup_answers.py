@@ -26,7 +26,7 @@ class Answer:
 def answers_of(answers: Iterable[Answer | None]) -> Answers:
     """Return answers as columns; None becomes NO_ANSWER."""
     given = list(answers)
-    columns = Answers.none(len(given))
+    columns = Answers.make_blank(len(given))
     for row, one in enumerate(given):
         if one is None:
             continue

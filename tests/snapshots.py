@@ -12,12 +12,12 @@ import numpy as np
 from exporter.domain.arrays import Counts, Floats
 from exporter.domain.expectations.silence_rules import ExpectationSet
 from exporter.domain.judging.detection import Assessment, Judgements
-from exporter.domain.judging.incidents import Held
+from exporter.domain.judging.incidents import Holds
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
 from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, reason_code
-from exporter.domain.polls.silence import BeforeRestart, Silence, silences_of
+from exporter.domain.polls.silence import RestartFacts, Silence, silences_of
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
 from tests.judging import Judgement, silences_in
@@ -155,7 +155,7 @@ def assessment_of(
     table, layout = snapshot.table, snapshot.table.layout
     judged = judgements_of([(partitions or {}).get(key, LEARNING) for key in layout])
     no_silence = silences_in([None] * (len(layout) + len(layout.topics)))
-    nothing = Held(np.full(len(layout.topics), -1), np.full(len(layout), -1), ())
+    nothing = Holds(np.full(len(layout.topics), -1), np.full(len(layout), -1), ())
     return Assessment(
         layout,
         judged,
@@ -188,7 +188,7 @@ def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | N
     """Return the silence of a partition that was read so, with what is published of it."""
     table = snapshot_of({TopicPartition("orders", 0): reading}).table
     end, advance = (None, None) if expectation is None else (expectation.end_offset, expectation.last_advance)
-    before = BeforeRestart(
+    before = RestartFacts(
         np.array([expectation is not None]),
         np.array([end or 0]),
         np.array([end is not None]),

@@ -11,7 +11,7 @@ from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Answers, TopicPartition
-from exporter.domain.ports import ByTime, OffsetSource
+from exporter.domain.ports import OffsetSource, TimeIndex
 from tests.lookup_answers import Answer, answer_at, answers_of
 
 
@@ -24,7 +24,7 @@ def led(leaders: Mapping[TopicPartition, int]) -> Membership:
     return Membership.make_bare(layout, np.array([leaders[key] for key in layout], dtype=np.int32))
 
 
-def first_since(source: ByTime, key: TopicPartition, seconds: float, leader: int = 1) -> Answer:
+def first_since(source: TimeIndex, key: TopicPartition, seconds: float, leader: int = 1) -> Answer:
     """The first record of a partition at or after a time, as its leader answers."""
     milliseconds = np.array([round(seconds * 1000)], dtype=np.int64)
     return objects(source.look_up_times(led({key: leader}), np.zeros(1, dtype=np.intp), milliseconds))[0]

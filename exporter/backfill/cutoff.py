@@ -161,7 +161,7 @@ def read_logs(
     Records past LATEST were written after the moment, in Unix seconds.
     """
     membership, layout = metadata.membership, metadata.membership.layout
-    first, last, newest = (Answers.none(len(layout)) for _ in range(3))
+    first, last, newest = (Answers.make_blank(len(layout)) for _ in range(3))
     # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
     first.put(rows, source.starts(membership.part(rows)))
     now = clock.now()
@@ -192,7 +192,7 @@ def _look_up_newest(
     """Return the record with the largest timestamp of each partition; all hold records and have leaders.
 
     It is searched by time where MAX_TIMESTAMP does not see it: in topics with remote storage (``tiered``), on brokers
-    before 3.0, and where it returns no record. ``Reason.HIDDEN`` where a later record may exist (see ``ports.ByTime``).
+    before 3.0, and where it returns no record. ``Reason.HIDDEN`` where a later record may exist (``ports.TimeIndex``).
     None does in a log from offset 0 of a topic that is ``uncompacted``. ``now`` is Unix seconds.
     """
     answers = source.max_timestamp(membership, extents)

@@ -3,7 +3,7 @@
 f(t) is the first record at or after t. It lies in the next slot with records, so the search asks for f at the end of
 each slot that it found: one look-up for each active slot, none for quiet ones. It ends at the newest record.
 
-A boundary before the newest record without an answer proves nothing (see ``ports.ByTime``). From there up to the next
+A boundary before the newest record without an answer proves nothing (``ports.TimeIndex``). From there up to the next
 boundary with one, records were written at unknown times. A record dated after the history hides all that follow it.
 """
 
@@ -17,18 +17,18 @@ import numpy as np
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import ANSWERED, END_OF_TIME, FUTURE_SLACK_SECONDS, Answers, Reason, reason_code
-from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
+from exporter.domain.ports import LOOKUPS_AT_ONCE, TimeIndex
 
 
 class TimeLookups:
     """Looks up offsets by time, of partitions by their rows. ``tick`` is called after every batch of look-ups."""
 
-    def __init__(self, source: ByTime, membership: Membership, tick: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, source: TimeIndex, membership: Membership, tick: Callable[[], None] = lambda: None) -> None:
         self._source, self._membership, self._tick = source, membership, tick
 
     def ask(self, rows: Rows, seconds: Floats) -> Answers:
         """Return the first record at or after each time, of rows that have leaders."""
-        found = Answers.none(len(rows))
+        found = Answers.make_blank(len(rows))
         milliseconds = np.round(seconds * 1000).astype(np.int64)
         for at in range(0, len(rows), LOOKUPS_AT_ONCE):
             some = slice(at, at + LOOKUPS_AT_ONCE)

@@ -240,6 +240,6 @@ def _baselines(hours: Hours, last: Floats) -> tuple[Baselines, Rows]:
     week = week_of(last)
     made = [one for each in np.unique(week).tolist() for one in baselines(hours[week[hours.stream] == each], [each])]
     row = np.full(len(last), -1, np.intp)
-    sticks = Baselines.concatenate(made) if made else Baselines.none()
+    sticks = Baselines.concatenate(made) if made else Baselines.make_empty()
     row[sticks.stream] = np.arange(len(sticks))
     return sticks, row

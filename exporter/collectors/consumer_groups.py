@@ -17,7 +17,7 @@ import numpy as np
 
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
-from exporter.domain.groups.consumer_groups import Committed, GroupList, NoTimeLag
+from exporter.domain.groups.consumer_groups import GroupList, GroupOffsets, NoTimeLag
 from exporter.domain.groups.positions import NO_POSITIONS, GroupRows, Positions, outcome_code, outcomes
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -226,11 +226,11 @@ class GroupWatch(SnapshotSink):
         """Look up each partition once, however many rows it has. Return the answers, and the answer's index by row."""
         each, place = np.unique(rows, return_inverse=True)
         if not len(each):
-            return Answers.none(0), place
+            return Answers.make_blank(0), place
         return look_up(Membership.make_bare(table.layout.part(each), table.leader[each])), place
 
 
-def _laid_out(committed: Committed, layout: Layout) -> tuple[GroupRows, Offsets]:
+def _laid_out(committed: GroupOffsets, layout: Layout) -> tuple[GroupRows, Offsets]:
     """Return committed offsets by group and partition, without partitions that are not watched."""
     partition = layout.find(committed.topics, committed.topic, committed.partition)
     names = tuple(sorted(committed.names))

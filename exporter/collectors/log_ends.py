@@ -29,8 +29,8 @@ class LogEnds:
         self._topic_id = metadata.topic_numbers[layout.topic]
         self._known = ~np.isnan(self.table.last_good_poll) & (self._topic_id == self.table.topic_id)
         self._topic_reason = metadata.reason_of_topics[layout.topic]
-        self._earliest = Answers.none(len(layout))
-        self._latest = Answers.none(len(layout))
+        self._earliest = Answers.make_blank(len(layout))
+        self._latest = Answers.make_blank(len(layout))
 
     def ask(self, source: PollSource, turn: int, turns: int) -> None:
         """Look up missing offsets: LATEST of all rows with a leader, EARLIEST of new rows and of each row in its turn.

@@ -161,7 +161,7 @@ class Poller:
         table = ends.table.replace(leader=ends.leader, unread=ends.unread)
         table = observe(table, ends.sightings(), taken_at)
         wanted = np.union1d(find_unsettled(table), self._undecided(table))
-        newest = Answers.none(0)
+        newest = Answers.make_blank(0)
         if len(wanted):
             # Batches from the end of the last good poll on were written later.
             appended = np.where(table.restarted | np.isnan(table.previous_poll), -1, ends.table.latest)

@@ -20,7 +20,7 @@ from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.newest_timestamp import LOOKUPS_OF_A_SEARCH, NewestSearches
 from exporter.domain.polls.readings import ANSWERED, Reason, rows_with
 from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, Snapshot, Table
-from exporter.domain.ports import ByTime, Clock, SnapshotSink, SourceError
+from exporter.domain.ports import Clock, SnapshotSink, SourceError, TimeIndex
 from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED, RemoteClient
 
 BY_TIME = "by-time"
@@ -66,7 +66,7 @@ class TierWatch(SnapshotSink):
         *,
         interval: float,
         lookups_per_second: float,
-        times: Callable[[], AbstractContextManager[ByTime]],
+        times: Callable[[], AbstractContextManager[TimeIndex]],
         tiers: Callable[[], RemoteClient],
         specs: Collection[str] = (),
     ) -> None:

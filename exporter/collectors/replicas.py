@@ -17,7 +17,7 @@ from exporter.domain.replicas.comparison import (
     ReplicaTable,
     judge,
 )
-from exporter.domain.replicas.matching import Naming, Pairing, find_faults
+from exporter.domain.replicas.matching import PartitionPairs, ReplicaNames, find_faults
 
 _MAX_SNAPSHOTS = 3
 
@@ -33,7 +33,7 @@ class ReplicaWatch(SnapshotSink):
         self,
         source: str,
         target: str,
-        naming: Naming,
+        naming: ReplicaNames,
         clock: Clock,
         take: Callable[[Comparison], object],
         limits: ReplicaLimits,
@@ -47,7 +47,7 @@ class ReplicaWatch(SnapshotSink):
         self._limits = limits
         self._lock = threading.Lock()
         self._sources: list[Snapshot] = []
-        self._pairing: Pairing | None = None
+        self._pairing: PartitionPairs | None = None
         self._faults: Sequence[str] = ()
         self._progress = ReplicaProgress.blank(0)
 
@@ -83,12 +83,12 @@ class ReplicaWatch(SnapshotSink):
         table = ReplicaTable(pairing.layout, pairing.targets, lag.state, reason, lag.seconds, lag.records)
         return Comparison(self.source, self.target, pairing.matching, table, self._faults)
 
-    def _pair(self, source: Snapshot, target: Snapshot) -> Pairing:
+    def _pair(self, source: Snapshot, target: Snapshot) -> PartitionPairs:
         """Pair the topics of both clusters again where the metadata of either changed."""
         before = self._pairing
         if before is not None and before.of[0] is source.metadata and before.of[1] is target.metadata:
             return before
-        self._pairing = pairing = Pairing.match(self._naming, source.metadata, target.metadata)
+        self._pairing = pairing = PartitionPairs.match(self._naming, source.metadata, target.metadata)
         self._faults = find_faults(self.source, self.target, pairing)
         progress = ReplicaProgress.blank(len(pairing.layout))
         if before is not None:

@@ -32,7 +32,7 @@ from exporter.domain.polls.readings import (
     rows_with,
 )
 from exporter.domain.polls.table import NEWEST_KNOWN, STATE_CODES, Snapshot, Table
-from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock, SourceError
+from exporter.domain.ports import LOOKUPS_AT_ONCE, Clock, SourceError, TimeIndex
 
 _NEWEST_UNKNOWN = [STATE_CODES[state] for state in (State.UNSUPPORTED, State.IDLE_IN_TIER)]
 """States in which no poll will find a newest timestamp that is not known now."""
@@ -61,7 +61,7 @@ class TimeLags:
     thread-safe.
     """
 
-    def __init__(self, clock: Clock, source: ByTime, *, tolerance: float) -> None:
+    def __init__(self, clock: Clock, source: TimeIndex, *, tolerance: float) -> None:
         """``tolerance`` is in seconds."""
         self._clock = clock
         self._source = source

@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from exporter.commands.options import client_settings, clusters_named, source_options
-from exporter.commands.usage import AsWritten
+from exporter.commands.usage import VerbatimHelp
 from exporter.logs import set_up_logging
 
 _SORTS = ("urgency", "silence", "bytes", "topic", "owner")
 _STYLES = ("table", "json", "html")
 
 
-@click.command(cls=AsWritten)
+@click.command(cls=VerbatimHelp)
 @source_options
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--topic", "topics", multiple=True, metavar="REGEX", help="Topics whose whole name matches; repeatable.")

@@ -13,7 +13,7 @@ from exporter.delivery.send import DeliveryError, Recipient
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import list_reports
 from exporter.settings.schema import Settings
-from exporter.storage.files import Location, Stored, parse_location
+from exporter.storage.files import FileInfo, Location, parse_location
 from exporter.waiting import show_waiting
 
 NO_RECIPIENTS = (
@@ -45,7 +45,7 @@ def last_dated(reports: Location) -> Location:
     return _pages(reports)[-1].path.parent
 
 
-def _pages(reports: Location) -> list[Stored]:
+def _pages(reports: Location) -> list[FileInfo]:
     try:
         found = list_reports(reports)
     except OSError as error:

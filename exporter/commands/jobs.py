@@ -9,7 +9,7 @@ import click
 
 from exporter.commands.options import Command, config_option, job_settings
 from exporter.commands.spark_job import become_job, list_report_options, list_rollup_options, run_job
-from exporter.commands.usage import AsWritten
+from exporter.commands.usage import VerbatimHelp
 
 
 def _spark_job(command: Command) -> Command:
@@ -23,7 +23,7 @@ def _spark_job(command: Command) -> Command:
 _PASS_ON = {"ignore_unknown_options": True}
 
 
-@click.command(cls=AsWritten, context_settings=_PASS_ON)
+@click.command(cls=VerbatimHelp, context_settings=_PASS_ON)
 @_spark_job
 def rollup(
     config: Path | None, history: str | None, as_of: str | None, master: str | None, job_options: tuple[str, ...]
@@ -50,7 +50,7 @@ def rollup(
     become_job("rollup", settings, as_of, *known, *job_options)
 
 
-@click.command(cls=AsWritten, context_settings=_PASS_ON)
+@click.command(cls=VerbatimHelp, context_settings=_PASS_ON)
 @_spark_job
 @click.option("--output", metavar="DIR", help="Folder or URI for the files; else published/reports in the history.")
 @click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
@@ -98,7 +98,7 @@ def report(
     return delivering.finish(folder, settings, send=send, exit_code=exit_code)
 
 
-@click.command(cls=AsWritten)
+@click.command(cls=VerbatimHelp)
 @config_option
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
 @click.option("--report", "folder", metavar="DIR", help="The folder of a report; else that of the newest day.")

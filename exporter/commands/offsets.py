@@ -257,7 +257,7 @@ def list_offsets(
     partition is in its rows.
     """
     layout, leader = metadata.membership.layout, metadata.membership.leader
-    lookups = _Lookups(source, metadata, clock)
+    lookups = _OffsetLookups(source, metadata, clock)
     found = {time: lookups.find(time, tier) for time in times}
     rows = []
     for name in layout.topics:
@@ -274,7 +274,7 @@ def list_offsets(
     return rows
 
 
-class _Lookups:
+class _OffsetLookups:
     """The look-ups of one run. Results are answers, and the reasons beside them as a column of objects."""
 
     def __init__(self, source: OffsetSource, metadata: Metadata, clock: Clock) -> None:
@@ -286,7 +286,7 @@ class _Lookups:
     def find(self, time: Time, tier: Any) -> tuple[Answers, Strings]:
         """Look up one time of every partition."""
         if time in TIERED and tier is None:
-            return Answers.none(len(self._leader)), objects([Gap.NOT_ASKED] * len(self._leader))
+            return Answers.make_blank(len(self._leader)), objects([Gap.NOT_ASKED] * len(self._leader))
         if time is Spec.MAX_TIMESTAMP:
             answers, reason = self._find_newest()
         elif isinstance(time, Spec):
@@ -297,7 +297,7 @@ class _Lookups:
         return answers, reason
 
     def _find_position(self, spec: Spec, tier: Any) -> tuple[Answers, Strings]:
-        answers, membership = Answers.none(len(self._leader)), self._metadata.membership.part(self._led)
+        answers, membership = Answers.make_blank(len(self._leader)), self._metadata.membership.part(self._led)
         if spec in TIERED:
             answers.put(self._led, tier.tier(spec, membership))
         else:
@@ -359,7 +359,7 @@ class _Lookups:
 
     def _by_time(self, wanted: Flags, times: Floats) -> Answers:
         """Return the first record at or after the time of each wanted partition (Unix seconds)."""
-        answers, rows = Answers.none(len(wanted)), np.flatnonzero(wanted)
+        answers, rows = Answers.make_blank(len(wanted)), np.flatnonzero(wanted)
         milliseconds = np.round(times[rows] * 1000).astype(np.int64)
         answers.put(rows, self._source.look_up_times(self._metadata.membership, rows, milliseconds))
         return answers

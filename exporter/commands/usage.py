@@ -103,7 +103,7 @@ JSON: an array of cluster (null: this host), check, severity, what, costs, fix.
 """
 
 
-class AsWritten(click.Command):
+class VerbatimHelp(click.Command):
     """A command whose help keeps its line breaks, so that examples can be copied."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -116,10 +116,10 @@ class AsWritten(click.Command):
             _write(formatter, self.epilog)
 
 
-class Commands(AsWritten, click.Group):
+class Commands(VerbatimHelp, click.Group):
     """Lists commands in order of use, not of the alphabet."""
 
-    command_class = AsWritten
+    command_class = VerbatimHelp
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in the order of the code."""

@@ -41,7 +41,7 @@ class Extents(ColumnSet):
     """An earlier end of the log: batches from it on were written later. -1 where none is known."""
 
 
-class ByTime(Protocol):
+class TimeIndex(Protocol):
     """Looks up offsets by time."""
 
     def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
@@ -88,7 +88,7 @@ class LogSource(Protocol):
         """Close connections. Further calls are errors."""
 
 
-class OffsetSource(LogSource, ByTime, Protocol):
+class OffsetSource(LogSource, TimeIndex, Protocol):
     """A cluster that also looks up offsets by time."""
 
 

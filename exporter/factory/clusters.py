@@ -15,7 +15,7 @@ from exporter.collectors.time_lags import TimeLags
 from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.ports import METADATA_SECONDS, Clock, SnapshotSink
 from exporter.domain.replicas.comparison import Comparison, ReplicaLimits
-from exporter.domain.replicas.matching import Naming
+from exporter.domain.replicas.matching import ReplicaNames
 from exporter.factory.sources import make_log_size_client, make_poll_source, make_source, make_tier_client
 from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED, ClientProcess, RemoteClient
 from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings
@@ -137,7 +137,7 @@ def make_group_watch(
     )
 
 
-def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
+def make_naming(pair: ReplicaSettings, settings: Settings) -> ReplicaNames:
     """Return how the replicas of a pair of clusters are named."""
     # MirrorMaker copies heartbeats from cluster to cluster like other topics.
     heartbeats = sorted({re.escape(f"{one.alias or one.source}{one.separator}heartbeats") for one in settings.replicas})
@@ -148,7 +148,7 @@ def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
         for one in settings.replicas
         if (one.source, one.target, one.policy, pair.policy) == back
     ]
-    return Naming.compile(*pair.naming, pair.include, [*pair.exclude, *heartbeats, *came])
+    return ReplicaNames.compile(*pair.naming, pair.include, [*pair.exclude, *heartbeats, *came])
 
 
 def make_replica_watches(settings: Settings, clock: Clock, take: Callable[[Comparison], object]) -> list[ReplicaWatch]:

@@ -23,7 +23,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.table import STATES, ClusterChange
 from exporter.history.tables import ForeignFileError, escape_name, read_whole
 from exporter.storage import files as storage
-from exporter.storage.files import Location, Stored
+from exporter.storage.files import FileInfo, Location
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def state_file(history: Location, cluster: str, exporter: str) -> Location:
     return history / "state" / escape_name(cluster) / f"{escape_name(exporter)}.state"
 
 
-def state_files(history: Location, before: float) -> list[Stored]:
+def state_files(history: Location, before: float) -> list[FileInfo]:
     """Return the state files that no exporter has written since ``before`` (Unix seconds). Raises OSError."""
     return [file for file in storage.files_below(history / "state", _STATE_FILE) if file.written < before]
 
@@ -105,7 +105,7 @@ def read_state(history: Location, cluster: str, exporter: str) -> LastState | No
     return None
 
 
-def _read(file: Stored) -> LastState:
+def _read(file: FileInfo) -> LastState:
     whole = read_whole(file.path, _MOST_BYTES)
     try:
         # It compares the checksum of each column that is read.

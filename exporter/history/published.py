@@ -22,7 +22,7 @@ from exporter.domain.verdicts import Expectation
 from exporter.history import published_rows
 from exporter.history.tables import ForeignFileError, read_whole
 from exporter.storage.checksums import checksum_of, checksums_below
-from exporter.storage.files import Location, Stored, files_below, resolve_for_pyarrow
+from exporter.storage.files import FileInfo, Location, files_below, resolve_for_pyarrow
 from exporter.storage.storage_errors import raise_os_errors
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class Expectations:
         self.problem = problem
 
 
-def list_reports(reports: Location) -> list[Stored]:
+def list_reports(reports: Location) -> list[FileInfo]:
     """Return the pages of reports by their day, however late the report of an earlier day was written. Raises OSError.
 
     Each is in a folder named by the day of its verdicts.

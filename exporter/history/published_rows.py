@@ -17,7 +17,7 @@ from exporter.domain.expectations.table import (
     FIGURES,
     NONE,
     TEXTS,
-    Coded,
+    DictionaryColumn,
     ExpectationTable,
     Numbers,
 )
@@ -60,17 +60,17 @@ def table_of(rows: pa.Table) -> ExpectationTable:
         found["partition"].is_null().to_numpy(zero_copy_only=False),
         profile,
         rates,
-        Coded.keep_each([each and Schedule(**each) for each in found["schedule"].to_pylist()]),
-        rests=Coded.encode(each or None for each in rests),
-        falling=Coded.encode(each and _falling(each) for each in found["falling"].to_pylist()),
+        DictionaryColumn.keep_each([each and Schedule(**each) for each in found["schedule"].to_pylist()]),
+        rests=DictionaryColumn.encode(each or None for each in rests),
+        falling=DictionaryColumn.encode(each and _falling(each) for each in found["falling"].to_pylist()),
         end_offset=found["end_offset"].fill_null(0).to_numpy(),
         ended=found["end_offset"].is_valid().to_numpy(zero_copy_only=False),
     )
 
 
-def _coded(values: pa.Array) -> Coded[str]:
+def _coded(values: pa.Array) -> DictionaryColumn[str]:
     coded = values.dictionary_encode()
-    return Coded(coded.indices.fill_null(-1).to_numpy().astype(np.int32), coded.dictionary.to_pylist())
+    return DictionaryColumn(coded.indices.fill_null(-1).to_numpy().astype(np.int32), coded.dictionary.to_pylist())
 
 
 def _floats(values: pa.Array) -> Floats:

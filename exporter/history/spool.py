@@ -30,7 +30,7 @@ from exporter.history.tables import (
     read_whole,
 )
 from exporter.storage import files as storage
-from exporter.storage.files import Location, Stored
+from exporter.storage.files import FileInfo, Location
 from exporter.storage.storage_thread import StorageThread
 
 log = logging.getLogger(__name__)
@@ -146,11 +146,11 @@ class Spool:
         inventory of a backfill says that they are written. Return the windows that Spark had not ingested yet, by
         cluster: they are lost. None count where its ledger cannot be read.
         """
-        intervals: dict[str, list[Stored]] = {}
+        intervals: dict[str, list[FileInfo]] = {}
         for file in list_finished_files(self.folder):
             # Files that belong together have one name in the folders of their tables.
             intervals.setdefault(file.path.name.removeprefix(file.path.parent.name), []).append(file)
-        total, surplus = sum(file.size for files in intervals.values() for file in files), list[Stored]()
+        total, surplus = sum(file.size for files in intervals.values() for file in files), list[FileInfo]()
         for files in intervals.values():
             if total <= max_bytes:
                 break
@@ -195,7 +195,7 @@ class Spool:
             return None
 
 
-def list_finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[Stored]:
+def list_finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[FileInfo]:
     """Return the finished files of these tables, oldest first.
 
     Files that disappear in the meantime, and those that are not regular files, are left out.

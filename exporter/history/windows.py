@@ -67,7 +67,7 @@ class _Folded(ColumnSet):
         self.last_advance[streams] = at
 
 
-class _Streams:
+class _StreamNumbers:
     """Numbers for partitions, by topic id: a topic that is created again has another id."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class OpenWindow:
     by_new_clock: list[pa.Table] = field(default_factory=list)
     """Advances from before the clock was set, by the new clock."""
     _folded: _Folded = field(default_factory=lambda: _Folded.blank(0))
-    _streams: _Streams = field(default_factory=_Streams)
+    _streams: _StreamNumbers = field(default_factory=_StreamNumbers)
     _stream: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """The stream of each row, of the last layout and metadata."""
     _metadata: Metadata | None = None

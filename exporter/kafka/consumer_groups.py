@@ -12,7 +12,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka.admin import ListConsumerGroupsResult
 from confluent_kafka.admin._metadata import ClusterMetadata
 
-from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState
+from exporter.domain.groups.consumer_groups import Description, GroupList, GroupOffsets, GroupState
 from exporter.domain.polls.readings import GONE, Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.calls import collect_calls
@@ -151,7 +151,7 @@ class GroupReader:
 
         return self._each(DESCRIBE, names, start, _description)
 
-    def read_committed(self, names: Iterable[str]) -> Committed:
+    def read_committed(self, names: Iterable[str]) -> GroupOffsets:
         """Return the committed offsets of groups; no offset is a good answer.
 
         Deleted topics and topics without the right to DESCRIBE are not included. Raises SourceError when no client can
@@ -162,7 +162,7 @@ class GroupReader:
             groups, timeout = [ConsumerGroupTopicPartitions(name)], self._client.request_timeout
             return self._client.admin.list_consumer_group_offsets(groups, request_timeout=timeout)[name]
 
-        return Committed.build(self._each(OFFSETS, names, start, _committed))
+        return GroupOffsets.build(self._each(OFFSETS, names, start, _committed))
 
     def _each(
         self, kind: str, names: Iterable[str], start: Callable[[str], Future[Any]], read: Callable[[Any], _T | None]

@@ -82,7 +82,7 @@ def answers_of(results: Sequence[OffsetResult | None]) -> Answers:
     -1 means that no such record exists. -1001 comes from librdkafka, not from the broker: partitions of a dead or slow
     leader get it without an error after the request timeout. No other value below -1 has a meaning.
     """
-    answers = Answers.none(len(results))
+    answers = Answers.make_blank(len(results))
     good = [one for one in results if one is not None and not isinstance(one, KafkaError)]
     rows: Flags | slice = slice(None)
     if len(good) < len(results):

@@ -56,7 +56,7 @@ class Lookups:
         Without ``rows`` all are meant. Raises no Kafka error.
         """
         rows = np.arange(len(membership.layout)) if rows is None else rows
-        answers, admin = Answers.none(len(rows)), self.client.admin
+        answers, admin = Answers.make_blank(len(rows)), self.client.admin
 
         def call(leader: int, chunk: Chunk) -> set[Reason | None]:
             self.count(spec_name(chunk[1][0].offset), len(chunk[1]))

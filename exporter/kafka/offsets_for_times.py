@@ -93,7 +93,7 @@ class OffsetsForTimes:
         Only leaders that were compared are asked. One partition's error, such as another leader, may fail the call for
         its whole chunk.
         """
-        answers = Answers.none(len(membership.layout))
+        answers = Answers.make_blank(len(membership.layout))
         if self.consumer is not None and self._is_denied(self.consumer):
             log.info(
                 "%s: may not DESCRIBE groups: polls look up offsets by calls that take more CPU (see docs/security.md)",

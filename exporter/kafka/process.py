@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 from exporter.domain.formatting import size
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
-from exporter.kafka.running_process import RunningProcess
+from exporter.kafka.manager_process import ManagerProcess
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class ClientProcess:
         """Called each time the process is replaced."""
         self._lock = threading.RLock()
         self._closed = False
-        self._running: RunningProcess | None = None
+        self._running: ManagerProcess | None = None
         self._ends_in_a_row = 0
         self._not_before = 0.0
         # At exit the standard library would wait for it, and it ends with SIGKILL only.
@@ -158,7 +158,7 @@ class ClientProcess:
         if running is not None:
             running.end()
 
-    def _alive(self) -> RunningProcess:
+    def _alive(self) -> ManagerProcess:
         """Return the process, a new one where there is none. Raises SourceError."""
         if self._closed:
             raise SourceError(Reason.CLIENT_FAILED, "the Kafka client was closed; next step: none, the exporter ends")
@@ -176,7 +176,7 @@ class ClientProcess:
                     "this goes on: then report what the log says",
                 )
             try:
-                self._running = RunningProcess()
+                self._running = ManagerProcess()
             except (OSError, RuntimeError) as error:  # no process, file or thread more
                 self._wait_longer()
                 raise SourceError(
@@ -186,7 +186,7 @@ class ClientProcess:
                 ) from None
         return self._running
 
-    def _take_answer(self, running: RunningProcess) -> None:
+    def _take_answer(self, running: ManagerProcess) -> None:
         running.answered += 1
         self._ends_in_a_row = 0
         if running.answered == _SETTLED_CALLS:
@@ -198,7 +198,7 @@ class ClientProcess:
             self._not_before = time.monotonic() + min(_LONGEST_DELAY, 2.0 ** (self._ends_in_a_row - 1))
         self._ends_in_a_row += 1
 
-    def _end(self, running: RunningProcess, why: Restart = Restart.ENDED, how: str = "") -> str:
+    def _end(self, running: ManagerProcess, why: Restart = Restart.ENDED, how: str = "") -> str:
         """End a process, and count it once; return what a call that was under way says."""
         running.end()
         if not how:

@@ -134,12 +134,12 @@ class KafkaSource:
         offset is wrong (KAFKA-16310): rest on the timestamp alone. An answer that may be that of a deleted record
         counts where a look-up by time finds its time.
         """
-        answers = Answers.none(len(membership.layout))
+        answers = Answers.make_blank(len(membership.layout))
         unable = [broker for broker, known in self.probe.supported.items() if not known]
         wanted = np.flatnonzero(~np.isin(membership.leader, unable))
         answers.put(wanted, self._by_row(self._lookups, MAX_TIMESTAMP, membership, wanted))
         wrong = np.flatnonzero(self.probe.check(membership, answers, extents, self._may_be_tiered))
-        answers.put(wrong, Answers.none(len(wrong)))
+        answers.put(wrong, Answers.make_blank(len(wrong)))
         # Brokers count deleted records until the file of their segment goes, which that of the last one never does.
         # Those from 3.0 to 3.7 name the last record of a batch (KAFKA-16310), in which the log may start.
         whole = (extents.appended >= extents.earliest) & (answers.offset >= extents.appended)
@@ -159,7 +159,7 @@ class KafkaSource:
         """The first record (in offset order) whose timestamp is at or after each time (KIP-79).
 
         ``milliseconds`` [n] are Unix times for ``rows`` [n], which have leaders and may repeat; answers are by their
-        places. An answer without an offset proves nothing (see ``ports.ByTime``), and neither does a record from before
+        places. An answer without an offset proves nothing (``ports.TimeIndex``), and neither does a record from before
         its time, which is ``Reason.OTHER``. Raises ValueError for a negative time.
         """
         if (milliseconds < 0).any():
@@ -204,7 +204,7 @@ class KafkaSource:
     def _by_row(self, lookups: Lookups, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:
         """Look up, and repeat once the look-ups that an earlier leader answered."""
         if not len(rows):
-            return Answers.none(0)
+            return Answers.make_blank(0)
         self.client.know_leaders()
         answers = lookups.look_up(targets, membership, rows)
         moved = np.flatnonzero(rows_with(answers.reason, [Reason.NOT_LEADER]))

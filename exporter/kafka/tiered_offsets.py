@@ -41,7 +41,7 @@ class TierClient(KafkaPythonClient):
         An answer of LATEST_TIERED without an offset means that nothing is in the remote tier. For a topic
         without remote storage EARLIEST_LOCAL is EARLIEST.
         """
-        answers = Answers.none(len(membership.layout))
+        answers = Answers.make_blank(len(membership.layout))
         for leader in np.unique(membership.leader).tolist():
             led = np.flatnonzero(membership.leader == leader)
             got = self._failed.get((spec, leader)) or self._ask(spec, leader, membership.layout.part(led))

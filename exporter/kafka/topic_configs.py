@@ -29,7 +29,7 @@ RETRY_SECONDS = 60.0
 """Settings that could not be read are retried after this time; without the right, with all others."""
 
 
-class _TopicSettings(NamedTuple):
+class _ParsedSettings(NamedTuple):
     """What is known of one topic: its last known settings, and when to read them again (monotonic)."""
 
     topic_id: str | None
@@ -48,7 +48,7 @@ class ConfigReader:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._known: dict[str, _TopicSettings] = {}
+        self._known: dict[str, _ParsedSettings] = {}
         self._ids: dict[str, str | None] = {}
         """The topics that are being read."""
         self._reading: Future[None] | None = None
@@ -88,15 +88,15 @@ class ConfigReader:
                 self._reading = None
         self._known = {name: known for name, known in self._known.items() if ids.get(name, "") == known.topic_id}
 
-    def _learn(self, name: str, found: TopicConfig | Reason, now: float) -> _TopicSettings:
+    def _learn(self, name: str, found: TopicConfig | Reason, now: float) -> _ParsedSettings:
         """Return what is known of a topic after an answer: a passing failure leaves the settings that were known."""
         topic_id, before = self._ids[name], self._known.get(name)
         if not isinstance(found, Reason):
-            return _TopicSettings(topic_id, found, None, now + REFRESH_SECONDS)
+            return _ParsedSettings(topic_id, found, None, now + REFRESH_SECONDS)
         if found is Reason.UNAUTHORIZED:
-            return _TopicSettings(topic_id, None, found, now + REFRESH_SECONDS)
+            return _ParsedSettings(topic_id, None, found, now + REFRESH_SECONDS)
         kept = before.config if before is not None and before.topic_id == topic_id else None
-        return _TopicSettings(topic_id, kept, found, now + RETRY_SECONDS)
+        return _ParsedSettings(topic_id, kept, found, now + RETRY_SECONDS)
 
 
 def _describe(admin: AdminClient, names: Sequence[str], timeout: float, tell: Callable[[_Found], None]) -> None:

@@ -37,7 +37,7 @@ class ClusterSeries:
         """With ``partitions`` False only series of topics are exposed."""
         self._partitions = PartitionSeries(cluster, partition_switches) if partitions else None
         self._labels = f'{{kafka_cluster="{escape(cluster)}"'
-        self._settings = _Settings()
+        self._settings = _SettingSeries()
         self._records = _Records()
         self._topics = RowSeries(self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: str}, _VARIANTS)
         self._cluster = RowSeries[str](lambda start: [start])
@@ -107,7 +107,7 @@ class _Records:
         return self._totals
 
 
-class _Settings:
+class _SettingSeries:
     """Settings of topics from the metadata; built again only when it changes."""
 
     def __init__(self) -> None:

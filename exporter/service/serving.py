@@ -94,7 +94,7 @@ class HistoryUpkeep:
 
 
 @dataclass(slots=True)
-class RunningCluster:
+class ClusterTasks:
     """The collectors of one cluster, its history, and whether a poll is running."""
 
     collectors: ClusterCollectors
@@ -203,7 +203,7 @@ class Service:
         if failures:
             raise HistoryError("; ".join(failures))
 
-    def _cluster(self, cluster: ClusterSettings, source: RemoteClient) -> RunningCluster:
+    def _cluster(self, cluster: ClusterSettings, source: RemoteClient) -> ClusterTasks:
         poll, last = self._settings.poll_of(cluster), self._last_states.pop(cluster.name, None)
         history = self._history(cluster.name, poll.interval, last)
         watches = [watch for watch in self._watches if cluster.name in (watch.source, watch.target)]
@@ -218,7 +218,7 @@ class Service:
             before=first,
             after=[self.monitor, *watches],
         )
-        return RunningCluster(collectors, history, poll.interval, poll.request_timeout)
+        return ClusterTasks(collectors, history, poll.interval, poll.request_timeout)
 
     def _history(self, name: str, interval: float, last: LastState | None) -> History | None:
         if self._spool is None:
@@ -232,7 +232,7 @@ class Service:
             last=last,
         )
 
-    def _schedule(self, cluster: RunningCluster) -> None:
+    def _schedule(self, cluster: ClusterTasks) -> None:
         """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
         self._scheduler.add_job(cluster.interval, f"poll of {cluster.name}", partial(self._poll, cluster))
         collectors, monitor = cluster.collectors, self.monitor
@@ -248,7 +248,7 @@ class Service:
         self,
         name: str,
         interval: float,
-        cluster: RunningCluster,
+        cluster: ClusterTasks,
         collect: Callable[[Callable[[], bool]], T],
         take: Callable[[T], object],
     ) -> None:
@@ -262,7 +262,7 @@ class Service:
 
         self._scheduler.add_job(interval, f"{name} of {cluster.name}", run)
 
-    def _poll(self, cluster: RunningCluster) -> None:
+    def _poll(self, cluster: ClusterTasks) -> None:
         cluster.polling = True
         try:
             cluster.polled |= isinstance(cluster.collectors.poller.poll(), Snapshot)
@@ -270,7 +270,7 @@ class Service:
             cluster.polling = False
         self._record_poll(cluster)
 
-    def _record_poll(self, cluster: RunningCluster) -> None:
+    def _record_poll(self, cluster: ClusterTasks) -> None:
         own, labels = self.monitor.self_metrics, {"kafka_cluster": cluster.name}
         if (held := self._processes[cluster.name].memory) is None:
             own.forget("client_resident_memory_bytes", **labels)
@@ -291,7 +291,7 @@ class Service:
     def _count_restart(self, cluster: str, why: Restart) -> None:
         self.monitor.self_metrics.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)
 
-    def _record_sweep(self, cluster: RunningCluster, sweep: GroupSweep) -> None:
+    def _record_sweep(self, cluster: ClusterTasks, sweep: GroupSweep) -> None:
         self.monitor.take_sweep(sweep)
         if cluster.history is not None:
             cluster.history.take_sweep(sweep)

@@ -76,7 +76,7 @@ Location: TypeAlias = Path | ObjectPath
 """A folder or file: of this host, or in object storage."""
 
 
-class Stored(NamedTuple):
+class FileInfo(NamedTuple):
     """A file that is there: when it was written (Unix seconds, by the clock of the storage), and its bytes."""
 
     written: float
@@ -144,7 +144,7 @@ def open_file(path: Location) -> IO[bytes]:
             return io.BytesIO(file.read())
 
 
-def files_in(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
+def files_in(folder: Location, pattern: re.Pattern[str]) -> list[FileInfo]:
     """Return the regular files in a folder whose whole names match, in no order. Raises OSError.
 
     A folder that is not there has none, and a file that goes away meanwhile is left out.
@@ -154,7 +154,7 @@ def files_in(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
     try:
         with os.scandir(folder) as entries:
             return [
-                Stored(seen.st_mtime, folder / entry.name, seen.st_size)
+                FileInfo(seen.st_mtime, folder / entry.name, seen.st_size)
                 for entry in entries
                 if pattern.fullmatch(entry.name) and (seen := _regular(entry)) is not None
             ]
@@ -162,7 +162,7 @@ def files_in(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
         return []
 
 
-def files_below(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
+def files_below(folder: Location, pattern: re.Pattern[str]) -> list[FileInfo]:
     """Return the same of a folder and all folders in it, at any depth. Raises OSError."""
     if isinstance(folder, Path):
         # Not by rglob, which takes a folder that may not be read for an empty one.
@@ -177,11 +177,11 @@ def _raise(error: OSError) -> None:
         raise error
 
 
-def file_info(path: Location) -> Stored | None:
+def file_info(path: Location) -> FileInfo | None:
     """Return what is known of a regular file, None where there is none. Raises OSError."""
     if isinstance(path, Path):
         seen = _regular(path)
-        return None if seen is None else Stored(seen.st_mtime, path, seen.st_size)
+        return None if seen is None else FileInfo(seen.st_mtime, path, seen.st_size)
     storage, name = _within(path)
     with storage_calls(path):
         return _stored(path, storage.get_file_info(name))
@@ -298,7 +298,7 @@ def _put_object(storage: FileSystem, name: str, content: io.BytesIO) -> None:
         stream.write(content.getbuffer())
 
 
-def _list_objects(folder: ObjectPath, pattern: re.Pattern[str], *, deep: bool) -> list[Stored]:
+def _list_objects(folder: ObjectPath, pattern: re.Pattern[str], *, deep: bool) -> list[FileInfo]:
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - as below
 
     storage, name = _within(folder)
@@ -312,10 +312,10 @@ def _list_objects(folder: ObjectPath, pattern: re.Pattern[str], *, deep: bool) -
     return [one for one in seen if one is not None]
 
 
-def _stored(path: ObjectPath, info: object) -> Stored | None:
+def _stored(path: ObjectPath, info: object) -> FileInfo | None:
     """None also for an empty object: Azure shows one from when it is begun, and no file of ours is empty."""
     written, size = getattr(info, "mtime", None), getattr(info, "size", None)
-    return Stored(written.timestamp(), path, size) if getattr(info, "is_file", False) and written and size else None
+    return FileInfo(written.timestamp(), path, size) if getattr(info, "is_file", False) and written and size else None
 
 
 def _within(path: ObjectPath) -> tuple[FileSystem, str]:

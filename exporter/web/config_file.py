@@ -110,7 +110,7 @@ def _state_of(file: Path) -> object:
     return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
-class _Section(BaseModel):
+class _FileSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @field_validator("*", mode="before")
@@ -125,7 +125,7 @@ class _Section(BaseModel):
 _FilePath = Annotated[Path, AfterValidator(check_path)]
 
 
-class _Tls(_Section):
+class _Tls(_FileSection):
     """What is not here, as cipher suites and allowed names, is refused: OpenSSL and the client CA choose as well."""
 
     cert_file: _FilePath
@@ -157,7 +157,7 @@ class _Tls(_Section):
         return context
 
 
-class _File(_Section):
+class _File(_FileSection):
     tls_server_config: _Tls | None = None
     basic_auth_users: Mapping[str, str] = {}
 

@@ -114,7 +114,7 @@ def next_step(error: Exception) -> str:
 _AGAIN_SECONDS = 0.05
 
 
-class TerminatedError(SystemExit):
+class TerminationError(SystemExit):
     """SIGTERM came."""
 
 
@@ -138,11 +138,11 @@ def interruption_before(error: BaseException) -> KeyboardInterrupt | SystemExit 
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise TerminatedError(ExitCode.TERMINATED)
+    raise TerminationError(ExitCode.TERMINATED)
 
 
 def _dropped(error: sys.UnraisableHookArgs) -> None:
-    numbers = {KeyboardInterrupt: signal.SIGINT, TerminatedError: signal.SIGTERM}
+    numbers = {KeyboardInterrupt: signal.SIGINT, TerminationError: signal.SIGTERM}
     number = numbers.get(error.exc_type)
     if number is None:
         sys.__unraisablehook__(error)

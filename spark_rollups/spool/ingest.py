@@ -23,7 +23,7 @@ from exporter.domain.formatting import plural
 from exporter.storage.files import Location, make_folder, spark_uri
 from spark_rollups.spark.frames import spread
 from spark_rollups.spool.spool_files import (
-    RefusedFileError,
+    SpoolFileError,
     SpoolTable,
     count_rows,
     find_fault,
@@ -42,7 +42,7 @@ _FEW_ROWS = 100_000
 
 
 @dataclass(slots=True)
-class Ingested:
+class IngestResult:
     """What one ingest of one table took in: file -> its rows."""
 
     table: str
@@ -79,7 +79,7 @@ def read_ledger(tables: Tables) -> Mapping[str, frozenset[str]]:
     return {name: files for name, (_, files) in known.items()}
 
 
-def record(tables: Tables, taken: Sequence[Ingested]) -> None:
+def record(tables: Tables, taken: Sequence[IngestResult]) -> None:
     """Keep on disk which files of the spool are in the tables, so that no later run looks at them again."""
     recorded = {
         done.table: {"version": tables.version(done.table), "files": [path.name for path in done.ingested_paths]}
@@ -91,14 +91,14 @@ def record(tables: Tables, taken: Sequence[Ingested]) -> None:
 
 def ingest_table(
     tables: Tables, history: Location, table: SpoolTable, ledger: Mapping[str, frozenset[str]] | None = None
-) -> Ingested:
+) -> IngestResult:
     """Ingest every finished spool file of one table that the ledger (default: the present one) does not name yet.
 
     The ledger itself is written by ``record``, when all tables have their rows. Raises UnreadFileError where a file
     cannot be read.
     """
     known = (read_ledger(tables) if ledger is None else ledger).get(table.name, frozenset())
-    done, paths = Ingested(table.name), list[Location]()
+    done, paths = IngestResult(table.name), list[Location]()
     for path in list_spool(history / "spool" / table.name):
         (done.ingested_paths if path.name in known else paths).append(path)
     files = _readable(paths, history, table, done)
@@ -119,20 +119,20 @@ def ingest_table(
     return done
 
 
-def _note(done: Ingested, files: Mapping[Location, int]) -> None:
+def _note(done: IngestResult, files: Mapping[Location, int]) -> None:
     done.ingested_paths += files
     done.files = dict(files)
 
 
 def _readable(
-    paths: Sequence[Location], history: Location, table: SpoolTable, done: Ingested, *, pages: bool = False
+    paths: Sequence[Location], history: Location, table: SpoolTable, done: IngestResult, *, pages: bool = False
 ) -> dict[Location, int]:
     """Return the files that can be taken in, with their rows, and put others into quarantine."""
     now, found = datetime.now(UTC), dict[Location, int]()
     for path in paths:
         try:
             found[path] = count_rows(path, table, now, pages=pages)
-        except RefusedFileError as error:
+        except SpoolFileError as error:
             done.refusals.append(put_aside(path, history / "quarantine" / table.name, str(error)))
         except FileNotFoundError:
             continue  # the exporter deleted it since it was listed
@@ -140,7 +140,7 @@ def _readable(
 
 
 def _append(
-    tables: Tables, history: Location, table: SpoolTable, files: Mapping[Location, int], done: Ingested
+    tables: Tables, history: Location, table: SpoolTable, files: Mapping[Location, int], done: IngestResult
 ) -> None:
     """Add the rows of files, each once, but for those that the table has: by copies, or by a run that was killed."""
     spread(tables.spark, rows=sum(files.values()))
@@ -217,7 +217,7 @@ def find_pending_day(tables: Tables) -> date | None:
     return None if pending is None else date.fromisoformat(pending)
 
 
-def publish_ingested(history: Location, taken: Sequence[Ingested], began: datetime) -> None:
+def publish_ingested(history: Location, taken: Sequence[IngestResult], began: datetime) -> None:
     """Tell the exporter which spool files it may delete, after a run that ``began`` then.
 
     The tables are synced first: once the files are gone, a power failure must not lose their rows.

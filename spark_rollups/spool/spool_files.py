@@ -75,7 +75,7 @@ SPOOL_TABLES = (
 )
 
 
-class RefusedFileError(ValueError):
+class SpoolFileError(ValueError):
     """A spool file cannot be taken in; the text names the rule, the value and the next step."""
 
 
@@ -112,7 +112,7 @@ def count_rows(path: Location, table: SpoolTable, now: datetime, *, pages: bool 
     """
     if _SPOOL_NAME.fullmatch(path.name) is None:
         # It becomes a line of what is published.
-        raise RefusedFileError(
+        raise SpoolFileError(
             f"{path.name!r} is not the name of a spool file, which has only letters, digits and ._~-: "
             "find out who writes into the spool"
         )
@@ -124,7 +124,7 @@ def count_rows(path: Location, table: SpoolTable, now: datetime, *, pages: bool 
             found = int(parquet.metadata.num_rows)
             if pages:
                 parquet.read()
-    except (RefusedFileError, FileNotFoundError):
+    except (SpoolFileError, FileNotFoundError):
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         if getattr(error, "errno", None) is not None:
@@ -132,7 +132,7 @@ def count_rows(path: Location, table: SpoolTable, now: datetime, *, pages: bool 
                 f"{path} cannot be read: {getattr(error, 'strerror', error)}. It stays there, and nothing is "
                 "published: fix the storage or the rights and run this again; to go on without the file, move it away"
             ) from error
-        raise RefusedFileError(
+        raise SpoolFileError(
             f"{path.name} is not a whole Parquet file ({_first_line(error)}): it was torn or is not from the "
             "exporter; delete it, or restore it from a backup into the spool"
         ) from error
@@ -151,7 +151,7 @@ def _opened(path: Location) -> IO[bytes]:
             raise
         regular = False  # a link that leads nowhere
     if not regular:
-        raise RefusedFileError(f"{path.name} is no regular file: find out who writes into the spool")
+        raise SpoolFileError(f"{path.name} is no regular file: find out who writes into the spool")
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
@@ -160,12 +160,12 @@ def _require_columns(path: Location, parquet: pq.ParquetFile, schema: StructType
     size = sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
     stated = (there.metadata or {}).get(VERSION_KEY)
     if stated is None:
-        raise RefusedFileError(
+        raise SpoolFileError(
             f"{path.name} states no schema version (Parquet metadata {VERSION_KEY.decode()}): "
             "it is not from the exporter; find out who writes into the spool"
         )
     if stated.decode(errors="replace") != str(SCHEMA_VERSION):
-        raise RefusedFileError(
+        raise SpoolFileError(
             f"{path.name}: schema_version must be {SCHEMA_VERSION}, the one known here, got "
             f"{stated.decode(errors='replace')}; run the rollup at the exporter's release, then move the file back "
             "into the spool"
@@ -188,7 +188,7 @@ def _require_columns(path: Location, parquet: pq.ParquetFile, schema: StructType
     if size > FILE_BYTES:
         problems.append(f"it must hold at most {FILE_BYTES:,} bytes uncompressed, got {size:,}")
     if problems:
-        raise RefusedFileError(
+        raise SpoolFileError(
             f"{path.name} claims schema version {SCHEMA_VERSION}, but {'; '.join(problems)}: "
             "it is not from this exporter; find out who writes into the spool"
         )

@@ -24,9 +24,9 @@ from exporter.domain.overrides import are_in_outages, are_overridden
 from exporter.domain.scoring.calibration import (
     FITTED_WEEKS,
     TOPIC,
-    Accepted,
+    AlarmBudget,
     Calibration,
-    Scored,
+    TopicMaxima,
     Unusual,
     calibrations,
     find_judged_units,
@@ -67,7 +67,7 @@ class Exclusions:
 def calibrate(
     found: DataFrame,
     as_of: datetime,
-    accepted: Accepted,
+    accepted: AlarmBudget,
     outages: Sequence[Outage] = (),
     overrides: Sequence[TopicOverride] = (),
     shards: int = 1,
@@ -109,7 +109,7 @@ def units(found: pa.Table, *, exclusions: Exclusions, schema: pa.Schema) -> pa.T
     week, ended = (weeks_from(column(found, name)) for name in ("week", "week_ended"))
     whole = texts(column(found, "kind")) == TOPIC
     score = floats(column(found, "score"))
-    scored = Scored(whole[rows], number[rows], week[rows], ended[rows], score[rows], excused[rows])
+    scored = TopicMaxima(whole[rows], number[rows], week[rows], ended[rows], score[rows], excused[rows])
     counted, some = (pa.array(rows[chosen]) for chosen in find_judged_units(scored))
     unit_weeks = pa.table(
         {"kind": column(found, "kind"), "cluster": column(found, "cluster"), "week": week.astype(np.int32)}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.days import Days, StreamTotals, days_of
 from exporter.domain.history.hourly_activity import cut_at_first_poll, fold
-from exporter.domain.history.observation import Observed, observe
+from exporter.domain.history.observation import Observation, observe
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from spark_rollups.spark.batches import (
@@ -93,7 +93,7 @@ class _KnownStreams:
         until = self._column("observed_until")
         # Backfills by a clock that was ahead were once believed.
         proved = np.where(until > task.until + AHEAD_MICROS, UNKNOWN, until)
-        self.observed = Observed(proved, self._column("unreadable_since"), after + self.row)
+        self.observed = Observation(proved, self._column("unreadable_since"), after + self.row)
         self.listed_at = np.minimum(self._column("listed_at"), task.until)
 
     def _column(self, name: str, otherwise: int = UNKNOWN) -> Integers:
@@ -147,7 +147,7 @@ def _recent(days: Days, streams: int, task: Task) -> Integers:
     return found
 
 
-def _listing_columns(new_rows: NewRows, known_streams: _KnownStreams, proved: Observed) -> dict[str, Any]:
+def _listing_columns(new_rows: NewRows, known_streams: _KnownStreams, proved: Observation) -> dict[str, Any]:
     """Return how streams are listed, and up to when their silence is proved, as columns of STREAMS."""
     count = len(known_streams.row)
 

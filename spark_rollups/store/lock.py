@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from exporter.storage.files import Location, ObjectPath, Stored, delete, files_in, open_file, put
+from exporter.storage.files import FileInfo, Location, ObjectPath, delete, files_in, open_file, put
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +34,11 @@ _NOTE_BYTES = 2**16
 _CLAIM = re.compile(r"[0-9a-f]{32}\.json")
 
 
-class LockedError(Exception):
+class LockError(Exception):
     """The history folder cannot be locked; the message gives the reason and the next step."""
 
 
-class TakenError(BlockingIOError):
+class LockTakenError(BlockingIOError):
     """Another process holds the name; ``strerror`` says which."""
 
     def __init__(self, holder: str) -> None:
@@ -55,8 +55,8 @@ def hold_rollup_lock(history: Location) -> Iterator[Callable[[], None]]:
     path = history / "rollup.lock"
     try:
         require, release = _lock_file(path) if isinstance(path, Path) else _lease(path)
-    except TakenError as taken:
-        raise LockedError(
+    except LockTakenError as taken:
+        raise LockError(
             f"{history} is being rolled up by {taken.strerror}: wait until it has ended, or end it, and run this again"
         ) from None
     except OSError as failed:
@@ -65,7 +65,7 @@ def hold_rollup_lock(history: Location) -> Iterator[Callable[[], None]]:
             advice = "give this process the rights to list, read, write and delete there (docs/history.md)"
         elif failed.errno == errno.ENOSPC:
             advice = "make room there, and run this again"
-        raise LockedError(f"{path} cannot be written: {failed.strerror}; {advice}") from failed
+        raise LockError(f"{path} cannot be written: {failed.strerror}; {advice}") from failed
     try:
         yield require
     finally:
@@ -84,7 +84,7 @@ def _lock_file(path: Path) -> tuple[Callable[[], None], Callable[[], None]]:
         file.flush()
     except BlockingIOError:
         file.close()
-        raise TakenError(_holder(path)) from None
+        raise LockTakenError(_holder(path)) from None
     except OSError:
         file.close()
         raise
@@ -96,7 +96,7 @@ def _lease(path: ObjectPath) -> tuple[Callable[[], None], Callable[[], None]]:
 
     def require() -> None:
         if not lease.sure:
-            raise LockedError(
+            raise LockError(
                 f"{path} may be held by another process: the lease was not renewed for "
                 f"{_SURE * EXPIRY_SECONDS:.0f} s, or the clock was set; run this again"
             )
@@ -165,7 +165,7 @@ class Lease:
             delete(self._claim)
             for other in alive:
                 if other.written > seen.setdefault(other.path, other.written):
-                    raise TakenError(_holder(other.path))
+                    raise LockTakenError(_holder(other.path))
             time.sleep(random.uniform(0.05, 0.25) * self._renew_seconds)  # noqa: S311 - so that two do not meet again
         for other in expired:
             delete(other.path)
@@ -181,7 +181,7 @@ class Lease:
         put(self._claim, lambda file: file.write(note))
         return began
 
-    def _others(self) -> tuple[list[Stored], list[Stored]]:
+    def _others(self) -> tuple[list[FileInfo], list[FileInfo]]:
         """Return the claims of others: those that are alive, and those that have expired."""
         claims = {claim.path: claim for claim in files_in(self.folder, _CLAIM)}
         since = claims.pop(self._claim).written - self._expiry_seconds

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -97,3 +100,79 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         assert not re.search(r"_(ms|millis|minutes|hours)(_|$)", metric.name), metric
         assert "cluster" not in metric.labels, metric
         assert metric.help.endswith("."), metric
+
+
+PACKAGES = ("dashboards", "documentation", "exporter", "spark_rollups")
+NO_BEGINNING = frozenset(
+    [
+        "all",
+        "any",
+        "at",
+        "before",
+        "beside",
+        "both",
+        "by",
+        "each",
+        "every",
+        "for",
+        "from",
+        "in",
+        "it",
+        "its",
+        "no",
+        "none",
+        "of",
+        "on",
+        "one",
+        "other",
+        "over",
+        "some",
+        "than",
+        "that",
+        "these",
+        "this",
+        "those",
+        "to",
+        "under",
+        "what",
+        "which",
+        "who",
+        "with",
+        "without",
+    ]
+)
+"""Prepositions and pronouns. Participles end in ``ed`` or ``ing``, but for ``NOUNS`` and adjectives."""
+NOUNS = frozenset({"finding", "reading", "ongoing", "tiered"})
+OF_OTHERS = frozenset({"on_files", "on_page_markdown", "with_name"})
+"""What mkdocs calls, and a method that ``pathlib`` has too."""
+
+
+def defined() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    """Every function, method and class of the packages, with its file; no property, which is a column or a fact."""
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        bodies = [ast.parse(path.read_text(encoding="utf-8")).body]
+        while bodies:
+            for node in bodies.pop():
+                if isinstance(node, ast.ClassDef):
+                    bodies.append(node.body)
+                    yield str(path.relative_to(ROOT)), node
+                elif isinstance(node, ast.FunctionDef) and "property" not in ast.dump(ast.Tuple(node.decorator_list)):
+                    yield str(path.relative_to(ROOT)), node
+
+
+def test_no_public_function_or_class_begins_with_a_preposition_participle_or_pronoun() -> None:
+    """A function is named by what it does, a class by what it is."""
+    wrong = []
+    for path, node in defined():
+        first = re.findall("[A-Z]?[a-z]+", node.name)[:1]
+        word = first[0].lower() if first else ""
+        participle = re.fullmatch("[a-z]{2,}(ed|ing)", word) and word not in NOUNS
+        if not node.name.startswith("_") and node.name not in OF_OTHERS and (word in NO_BEGINNING or participle):
+            wrong.append(f"{path}: {node.name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_class_name_is_there_twice() -> None:
+    """Nor with an underscore in one place and without it in another."""
+    counted = Counter(node.name.strip("_") for _, node in defined() if isinstance(node, ast.ClassDef))
+    assert [name for name, count in counted.items() if count > 1] == []

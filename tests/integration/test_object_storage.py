@@ -20,7 +20,7 @@ from exporter.history.recorder import History
 from exporter.history.spool import Spool, list_finished_files
 from exporter.history.tables import read_columns
 from exporter.storage.files import files_in, open_file, put
-from spark_rollups.store.lock import Lease, TakenError
+from spark_rollups.store.lock import Lease, LockTakenError
 from tests.integration.serving import Exporter
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.unit.expectations import MONDAY, by_clock, publish
@@ -193,7 +193,7 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
     def take() -> None:
         try:
             held.append(Lease(folder, renew_seconds=0.5, expiry_seconds=8.0))
-        except TakenError as error:
+        except LockTakenError as error:
             refused.append(str(error.strerror))
 
     both = [threading.Thread(target=take) for _ in range(2)]

@@ -24,7 +24,7 @@ NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" f
 """Java goes out through a proxy that is not there."""
 
 
-def take_in(spark: SparkSession, history: Path) -> list[ingest.Ingested]:
+def take_in(spark: SparkSession, history: Path) -> list[ingest.IngestResult]:
     """Ingest the whole spool, as the rollup does."""
     tables = Tables(spark, history)
     taken = [ingest.ingest_table(tables, history, table) for table in spool_files.SPOOL_TABLES]

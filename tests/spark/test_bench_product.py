@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from exporter.domain.scoring.calibration import TOPIC, Accepted, calibrations
+from exporter.domain.scoring.calibration import TOPIC, AlarmBudget, calibrations
 from spark_rollups.spark.frames import arrow_schema
 from spark_rollups.stages.calibration import UNITS, Exclusions, units, unusual_from
 from spark_rollups.stages.learning import LEARNED, learn_batch, monday, week_of
@@ -94,7 +94,7 @@ def test_the_job_makes_what_the_bench_counts_by(tmp_path: Path) -> None:
         ended = maxima.filter(pc.less(maxima["week_ended"], monday(first + week)))
         known = unusual_from(units(ended, exclusions=Exclusions((), (), 0.0), schema=arrow_schema(UNITS)))
         for rate in RATES:
-            (of_job,) = (one for one in calibrations(known, first + week, Accepted(rate)) if one.kind == TOPIC)
+            (of_job,) = (one for one in calibrations(known, first + week, AlarmBudget(rate)) if one.kind == TOPIC)
             by_job, wanted = asdict(of_job), asdict(calibrations_of_topics(made, accepted=rate)[week])
             for score in ("suspect_score", "dead_score"):
                 assert by_job.pop(score) == pytest.approx(wanted.pop(score), rel=1e-6), (rate, week)

@@ -140,8 +140,8 @@ class Taken:
     faults: list[str]
     sound: list[dict[str, Any]]
     """The rows of the file that is good."""
-    done: list[ingest.Ingested]
-    again: list[ingest.Ingested]
+    done: list[ingest.IngestResult]
+    again: list[ingest.IngestResult]
     disk: Disk
     """What was synced before the exporter may delete files."""
 
@@ -252,7 +252,7 @@ def test_a_flipped_bit_is_never_taken_for_a_value(history: Path) -> None:
     for _ in flips(path, 2000):
         try:
             spool_files.count_rows(path, WINDOWS, datetime.now(UTC), pages=True)
-        except spool_files.RefusedFileError:
+        except spool_files.SpoolFileError:
             refused += 1
         else:
             assert pq.ParquetFile(path).read().equals(whole)

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from exporter.storage.files import files_below, parse_location
 from spark_rollups import job
 from spark_rollups.spark.failures import interruption_before
-from spark_rollups.store.lock import LockedError, hold_rollup_lock
+from spark_rollups.store.lock import LockError, hold_rollup_lock
 from tests.integration.receiving import Hook, http_server
 from tests.programs import Call
 from tests.spark.conftest import NO_NETWORK
@@ -122,7 +122,7 @@ def test_a_full_disk_needs_room_and_not_rights(history: Path, monkeypatch: pytes
 
     monkeypatch.setattr("spark_rollups.store.lock.fcntl.flock", no_room)
     lock = re.escape(str(history / "rollup.lock"))
-    with pytest.raises(LockedError, match=f"^{lock} cannot be written: No space left on device; make room there, "):
+    with pytest.raises(LockError, match=f"^{lock} cannot be written: No space left on device; make room there, "):
         hold_rollup_lock(history).__enter__()
 
 

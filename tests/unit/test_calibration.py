@@ -15,7 +15,7 @@ from exporter.domain.scoring.calibration import (
     FALSE_ALARMS,
     PARTITION,
     TOPIC,
-    Accepted,
+    AlarmBudget,
     Calibration,
     Unusual,
     calibrations,
@@ -68,7 +68,7 @@ def joined(maxima: Unusual, more: Unusual) -> Unusual:
 
 def of(kind: str, maxima: Unusual, false_alarms: float = 1.0, now: int = NOW) -> Calibration:
     """The calibration of one kind."""
-    return next(one for one in calibrations(maxima, now, Accepted(false_alarms)) if one.kind == kind)
+    return next(one for one in calibrations(maxima, now, AlarmBudget(false_alarms)) if one.kind == kind)
 
 
 def alarms(found: Calibration) -> int:
@@ -80,13 +80,13 @@ def test_alarms_a_week_become_a_rate_by_the_size_of_the_fleet() -> None:
     """One a week in 500 topics is 2 per 1,000 topic-weeks, also where the last week saw few; without a size, 2."""
     fleet = drawn(500, 30)
     fleet = replace(fleet, judged={**fleet.judged, (TOPIC, "prod", NOW - 1): 20, (PARTITION, "prod", NOW - 2): 40})
-    a_week, rate = (calibrations(fleet, NOW, accepted) for accepted in (Accepted(a_week=1.0), Accepted(2.0)))
+    a_week, rate = (calibrations(fleet, NOW, accepted) for accepted in (AlarmBudget(a_week=1.0), AlarmBudget(2.0)))
     assert a_week == rate
-    assert a_week != calibrations(fleet, NOW, Accepted(a_week=20.0))
+    assert a_week != calibrations(fleet, NOW, AlarmBudget(a_week=20.0))
     assert [one.topics for one in a_week] == [500, 40]
     assert a_week[0].promised == 1.0
     assert "promised 1 per 1,000 topic-weeks, 0.5 a week in 500 topics" in str(a_week[0])
-    new = calibrations(silences([], {}), NOW, Accepted(a_week=1.0))
+    new = calibrations(silences([], {}), NOW, AlarmBudget(a_week=1.0))
     assert new == calibrations(silences([], {}), NOW), "a fleet of unknown size has the default rate"
     assert new[0].topics is None
 

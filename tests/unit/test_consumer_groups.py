@@ -10,7 +10,7 @@ import pytest
 
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
 from exporter.collectors.poller import Poller
-from exporter.domain.groups.consumer_groups import Committed, Description, GroupList, GroupState, NoTimeLag
+from exporter.domain.groups.consumer_groups import Description, GroupList, GroupOffsets, GroupState, NoTimeLag
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.polls.metadata import Membership
@@ -62,13 +62,13 @@ class Cluster:
         known = {name: self.described.get(name, Description(GroupState.STABLE, 1, frozenset("a"))) for name in names}
         return {name: each for name, each in known.items() if name not in self.gone}
 
-    def read_committed(self, names: Iterable[str]) -> Committed:
+    def read_committed(self, names: Iterable[str]) -> GroupOffsets:
         wanted = list(names)
         self.asked["offsets"] += len(wanted)
         self.requests += wanted
         self.clock.time += self.seconds * len(wanted)
         offsets = {name: self.offsets[name] for name in wanted}
-        return Committed.build(
+        return GroupOffsets.build(
             {
                 name: each if isinstance(each, Reason) else [(*key, offset) for key, offset in each.items()]
                 for name, each in offsets.items()
@@ -149,7 +149,7 @@ def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monk
     watch = watch_of(cluster)
     committed = cluster.read_committed
 
-    def meanwhile(names: Iterable[str]) -> Committed:
+    def meanwhile(names: Iterable[str]) -> GroupOffsets:
         cluster.log_starts[A] = Answer(80)
         Poller("prod", TableSource({A: (80, 100, None)}), [watch], cluster.clock).poll()
         return committed(names)
@@ -307,7 +307,7 @@ def test_a_topic_that_could_not_be_described_is_not_one_that_nobody_reads(cluste
     assert readers(watch.sweep(), "a", "b") == {"a": READ, "b": None}
     read = cluster.read_committed
 
-    def polled_meanwhile(names: Iterable[str]) -> Committed:
+    def polled_meanwhile(names: Iterable[str]) -> GroupOffsets:
         poller.poll()
         return read(names)
 

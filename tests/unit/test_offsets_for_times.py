@@ -38,7 +38,7 @@ class Cluster:
         pass
 
     def look_up(self, _spec: int, membership: Membership) -> Answers:
-        answers = Answers.none(len(membership.layout))
+        answers = Answers.make_blank(len(membership.layout))
         answers.found[:], answers.offset[:], answers.reason[:] = True, 7, ANSWERED
         return answers
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from exporter.domain.scoring.calibration import PARTITION, TOPIC, Accepted, Calibration, calibrations
+from exporter.domain.scoring.calibration import PARTITION, TOPIC, AlarmBudget, Calibration, calibrations
 from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.spark.frames import arrow_schema
 from spark_rollups.stages.calibration import UNITS, Exclusions, units, unusual_from
@@ -61,7 +61,7 @@ def of_topics(maxima: pa.Table, outages: Sequence[Outage] = (), overrides: Seque
     """The calibration of topics, at one in 1,000."""
     exclusions = Exclusions(outages, overrides, NOW.timestamp())
     counted = unusual_from(units(maxima, exclusions=exclusions, schema=arrow_schema(UNITS)))
-    return next(one for one in calibrations(counted, week_of(NOW.date()), Accepted(1.0)) if one.kind == TOPIC)
+    return next(one for one in calibrations(counted, week_of(NOW.date()), AlarmBudget(1.0)) if one.kind == TOPIC)
 
 
 def outage(week: int, topics: str = r"orders\..*", cluster: str | None = None, late: float = 0.0) -> Outage:

@@ -20,7 +20,7 @@ from exporter.domain.polls.activity import Circumstances, TierFacts, apply_tiers
 from exporter.domain.polls.metadata import Membership, TopicConfig, TopicInfo
 from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.ports import ByTime, SourceError
+from exporter.domain.ports import SourceError, TimeIndex
 from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED
 from tests.lookup_answers import Answer, answers_of
 from tests.snapshots import snapshot_of
@@ -87,7 +87,7 @@ def watch(
     *,
     specs: Sequence[str] = (),
     rate: float = 100.0,
-    times: Callable[[], AbstractContextManager[ByTime]] | None = None,
+    times: Callable[[], AbstractContextManager[TimeIndex]] | None = None,
 ) -> TierWatch:
     """Watch, with the table as both clients."""
     return TierWatch(

@@ -13,8 +13,8 @@ from exporter.domain.judging.detection import Judgements
 from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
-from exporter.domain.replicas.comparison import Comparison, Matching, ReplicaState
-from exporter.domain.replicas.matching import Naming, Pairing, find_faults
+from exporter.domain.replicas.comparison import Comparison, ReplicaState, TopicMatches
+from exporter.domain.replicas.matching import PartitionPairs, ReplicaNames, find_faults
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
 from exporter.factory.clusters import make_naming
 from exporter.settings.dump import dump_yaml
@@ -24,9 +24,9 @@ from tests.snapshots import assessment_of, snapshot_of
 from tests.unit.readings import Replica, ReplicaReading, replica_readings, replica_table
 
 
-def default(alias: str, *, exclude: tuple[str, ...] = ()) -> Naming:
+def default(alias: str, *, exclude: tuple[str, ...] = ()) -> ReplicaNames:
     """MirrorMaker's default names."""
-    return Naming.compile("(.*)", rf"{alias}.\1", [".*"], exclude)
+    return ReplicaNames.compile("(.*)", rf"{alias}.\1", [".*"], exclude)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_only_what_exists_on_both_sides_and_once_is_compared() -> None:
     """
     matching = default("e").match({"a", "b"}, {"e.a", "local"})
     assert (matching.replicas, matching.without_replica, matching.contested) == ({"a": "e.a"}, ["b"], {})
-    merged = Naming.compile(r"(.*)-\d", r"\1", [".*"], [])
+    merged = ReplicaNames.compile(r"(.*)-\d", r"\1", [".*"], [])
     assert merged.match({"a-1", "a-2", "b-1"}, {"a", "b"}).contested == {"a": ["a-1", "a-2"]}
 
 
@@ -70,9 +70,9 @@ def known(
     )
 
 
-def found_faults(naming: Naming, source: Metadata, target: Metadata) -> list[str]:
+def found_faults(naming: ReplicaNames, source: Metadata, target: Metadata) -> list[str]:
     """The faults of a pair."""
-    return find_faults("east", "west", Pairing.match(naming, source, target))
+    return find_faults("east", "west", PartitionPairs.match(naming, source, target))
 
 
 def test_faults_name_the_topics_and_the_next_step() -> None:
@@ -86,7 +86,7 @@ def test_faults_name_the_topics_and_the_next_step() -> None:
     [uneven] = found_faults(naming, known("a", "b", partitions=3), known("e.a", "e.b", partitions=2))
     assert "a (3) -> e.a (2), b (3) -> e.b (2); next step: give both" in uneven
     assert found_faults(naming, known("a"), known("e.a")) == []
-    [two] = found_faults(Naming.compile("a|b", "x", [".*"], []), known("a", "b"), known("x"))
+    [two] = found_faults(ReplicaNames.compile("a|b", "x", [".*"], []), known("a", "b"), known("x"))
     assert "x <- a, b; next step: narrow include" in two
     [stamped] = found_faults(naming, known("a"), known("e.a", stamped=True))
     assert "so that lag is unknown: e.a; next step: message.timestamp.type=CreateTime" in stamped
@@ -94,9 +94,9 @@ def test_faults_name_the_topics_and_the_next_step() -> None:
 
 def test_partitions_of_the_same_number_are_paired() -> None:
     """A number on one side only has no row on the other; a topic with two sources is paired with neither."""
-    naming = Naming.compile(r"([^-]*)(-\d)?", r"e\1", [".*"], ["m"])
+    naming = ReplicaNames.compile(r"([^-]*)(-\d)?", r"e\1", [".*"], ["m"])
     source, target = known("a", "m-1", "m-2", "other", numbers={"b": [0, 2]}), known("ea", "em", numbers={"eb": [0, 1]})
-    paired = Pairing.match(naming, source, target)
+    paired = PartitionPairs.match(naming, source, target)
     there = dict(zip(paired.layout.topics, paired.targets, strict=True))
     mine, copies = source.membership.layout, target.membership.layout
     assert [
@@ -109,7 +109,10 @@ def test_partitions_of_the_same_number_are_paired() -> None:
         (("b", 2), ("b", 2), None),
     ]
     assert (there, list(paired.matching.contested)) == ({"a": "ea", "b": "eb"}, ["em"])
-    for nothing in (Pairing.match(naming, known(), known()), Pairing.match(naming, known("a"), known("b"))):
+    for nothing in (
+        PartitionPairs.match(naming, known(), known()),
+        PartitionPairs.match(naming, known("a"), known("b")),
+    ):
         assert len(nothing.layout) == 0
 
 
@@ -133,7 +136,7 @@ def test_a_dead_source_excuses_only_what_is_in_step() -> None:
     readings = {
         Replica(topic, "copy", number): ReplicaReading(before) for (topic, number), (_, before, _) in states.items()
     }
-    compared = Comparison("east", "west", Matching({}), replica_table(readings))
+    compared = Comparison("east", "west", TopicMatches({}), replica_table(readings))
     excused = replica_readings(mark_dead_sources(compared, assessment).table)
     assert {key: excused[Replica(key[0], "copy", key[1])].state for key in states} == {
         key: after for key, (_, _, after) in states.items()

@@ -11,7 +11,7 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaLimits, ReplicaState
-from exporter.domain.replicas.matching import Naming
+from exporter.domain.replicas.matching import ReplicaNames
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, Replica, ReplicaReading, TableSource, replica_readings, replica_table
 
@@ -31,7 +31,7 @@ class Pair:
         self.copied = copied
         self.east, self.west = TableSource(), TableSource()
         self.found: list[Comparison] = []
-        naming = Naming.compile("(.*)", r"east.\1", [".*"], [])
+        naming = ReplicaNames.compile("(.*)", r"east.\1", [".*"], [])
         watch = ReplicaWatch("east", "west", naming, self.clock, self.found.append, ReplicaLimits(60, 300))
         self.pollers = {
             name: Poller(name, source, [watch], self.clock)
@@ -94,7 +94,7 @@ class Watched:
 
 def compared(state: ReplicaState = ReplicaState.BEHIND) -> Comparison:
     """A comparison of one partition."""
-    matching = Naming.compile("(.*)", r"east.\1", [".*"], []).match({"orders"}, {"east.orders"})
+    matching = ReplicaNames.compile("(.*)", r"east.\1", [".*"], []).match({"orders"}, {"east.orders"})
     return Comparison("east", "west", matching, replica_table({REPLICA: ReplicaReading(state, 90.0, 3)}))
 
 

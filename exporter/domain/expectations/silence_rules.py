@@ -13,9 +13,9 @@ from exporter.domain.expectations.table import WHOLE_TOPIC, ExpectationTable, fi
 from exporter.domain.learning.baselines import PERIOD_SUSPECT
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.profiles import scale_missed
-from exporter.domain.learning.traffic_clock import Clocks, Resting
+from exporter.domain.learning.traffic_clock import Clocks, RestSpans
 from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.silence import BeforeRestart
+from exporter.domain.polls.silence import RestartFacts
 from exporter.domain.verdicts import (
     DEAD_AT_LATEST_SECONDS,
     DEAD_BEFORE_RETIRED_SECONDS,
@@ -215,7 +215,7 @@ class ExpectationSet:
             figures["log_spread"],
             figures["pause_slots"],
             runs,
-            Resting(table.rests.values, table.rests.codes),
+            RestSpans(table.rests.values, table.rests.codes),
             of=table.clock,
         )
         self.published = table.texts["verdict"].column(lambda name: _CODES_BY_NAME.get(name, _LEARNING), _LEARNING)
@@ -253,9 +253,9 @@ class ExpectationSet:
         rows = self.table.rows_of(layout.topics, topic_ids, topic, partition)
         return rows[:count], rows[count:]
 
-    def find_before_restart(self, rows: Rows) -> BeforeRestart:
+    def find_before_restart(self, rows: Rows) -> RestartFacts:
         """Return what the rollup knew of partitions, by their ``rows`` (-1: nothing)."""
-        before = BeforeRestart.blank(len(rows))
+        before = RestartFacts.blank(len(rows))
         here = np.flatnonzero(rows >= 0)
         chosen = rows[here]
         before.known[here] = True

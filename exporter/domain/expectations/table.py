@@ -40,7 +40,7 @@ FIGURES = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Coded(Generic[T]):
+class DictionaryColumn(Generic[T]):
     """The values of n rows. A value that many rows have is kept once."""
 
     codes: Numbers
@@ -48,21 +48,21 @@ class Coded(Generic[T]):
     values: Sequence[T]
 
     @classmethod
-    def encode(cls, values: Iterable[T | None]) -> Coded[T]:
+    def encode(cls, values: Iterable[T | None]) -> DictionaryColumn[T]:
         """Return hashable values, equal ones once."""
         numbers: dict[T, int] = {}
         codes = [-1 if one is None else numbers.setdefault(one, len(numbers)) for one in values]
         return cls(np.array(codes, np.int32), list(numbers))
 
     @classmethod
-    def keep_each(cls, values: Sequence[T | None]) -> Coded[T]:
+    def keep_each(cls, values: Sequence[T | None]) -> DictionaryColumn[T]:
         """Return values of any kind, each on its own."""
         there = np.array([one is not None for one in values], np.bool_)
         codes = np.where(there, np.cumsum(there) - 1, -1).astype(np.int32)
         return cls(codes, [one for one in values if one is not None])
 
-    def __getitem__(self, rows: Rows | slice) -> Coded[T]:
-        return Coded(self.codes[rows], self.values)
+    def __getitem__(self, rows: Rows | slice) -> DictionaryColumn[T]:
+        return DictionaryColumn(self.codes[rows], self.values)
 
     def value(self, row: int) -> T | None:
         """Return the value of a row."""
@@ -73,12 +73,12 @@ class Coded(Generic[T]):
         """Return what is made of each row's value, [n]; ``none`` where it has no value."""
         return np.array([*map(made, self.values), none])[self.codes]
 
-    def sort(self) -> Coded[T]:
+    def sort(self) -> DictionaryColumn[T]:
         """Return the same with sorted values."""
         order = sorted(range(len(self.values)), key=self.values.__getitem__)  # type: ignore[arg-type]
         place = np.full(len(order) + 1, -1, np.int32)
         place[order] = np.arange(len(order))
-        return Coded(place[self.codes], [self.values[number] for number in order])
+        return DictionaryColumn(place[self.codes], [self.values[number] for number in order])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +90,7 @@ class ExpectationTable:
 
     profiles: Profiles
     """What each hour of the week counts; shared by all rows and clusters."""
-    texts: Mapping[str, Coded[str]]
+    texts: Mapping[str, DictionaryColumn[str]]
     """By the names in TEXTS; clusters and topics are sorted."""
     figures: Mapping[str, Floats]
     """By the names in FIGURES."""
@@ -107,20 +107,20 @@ class ExpectationTable:
     """Indices into ``profiles``, or NONE."""
     clock: Numbers
     """Likewise of what judges the row: the deadlines of its schedule, or else its profile."""
-    schedule: Coded[Schedule]
-    rests: Coded[tuple[Rest, ...]]
-    falling: Coded[OngoingDrop]
+    schedule: DictionaryColumn[Schedule]
+    rests: DictionaryColumn[tuple[Rest, ...]]
+    falling: DictionaryColumn[OngoingDrop]
 
     @classmethod
     def arrange(
         cls,
-        texts: Mapping[str, Coded[str]],
+        texts: Mapping[str, DictionaryColumn[str]],
         figures: Mapping[str, Floats],
         partition: NDArray[np.int64],
         whole: Flags,
         profile: Numbers,
         rates: NDArray[np.floating],
-        schedule: Coded[Schedule],
+        schedule: DictionaryColumn[Schedule],
         **others: Any,
     ) -> ExpectationTable:
         """Return rows in their order; of several with one key the last one counts.
@@ -210,15 +210,15 @@ def make_empty_table() -> ExpectationTable:
     """Return a table without rows."""
     numbers, nothing = np.zeros(0, np.int32), np.zeros(0, np.bool_)
     return ExpectationTable.arrange(
-        {name: Coded.encode(()) for name in TEXTS},
+        {name: DictionaryColumn.encode(()) for name in TEXTS},
         {name: np.zeros(0) for name in FIGURES},
         numbers.astype(np.int64),
         nothing,
         numbers,
         np.zeros((0, HOURS), np.float32),
-        Coded(numbers, ()),
-        rests=Coded(numbers, ()),
-        falling=Coded(numbers, ()),
+        DictionaryColumn(numbers, ()),
+        rests=DictionaryColumn(numbers, ()),
+        falling=DictionaryColumn(numbers, ()),
         end_offset=numbers.astype(np.int64),
         ended=nothing,
     )

@@ -62,7 +62,7 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Committed:
+class GroupOffsets:
     """The committed offsets of some groups, each a column [n], group by group."""
 
     names: tuple[str, ...]
@@ -78,7 +78,7 @@ class Committed:
     """The groups that could not be read."""
 
     @classmethod
-    def build(cls, answers: Mapping[str, Iterable[tuple[str, int, int]] | Reason]) -> Committed:
+    def build(cls, answers: Mapping[str, Iterable[tuple[str, int, int]] | Reason]) -> GroupOffsets:
         """Return the commits of each group: (topic, partition, offset) of each, or the reason of a failure."""
         failed = {name: answer for name, answer in answers.items() if isinstance(answer, Reason)}
         read = {name: list(answer) for name, answer in answers.items() if not isinstance(answer, Reason)}

@@ -2,7 +2,7 @@
 
 A broker answers a time t with the first offset whose timestamp is at or after t, and that timestamp. So one answer
 (offset o, timestamp s) proves that every record before o is from before t, and that s is the newest timestamp up to o.
-No answer proves nothing (see ``ports.ByTime``): the search goes on to both sides of such times.
+No answer proves nothing (``ports.TimeIndex``): the search goes on to both sides of such times.
 
 The time lag of a committed offset c is now - T(c), with T(c) the newest timestamp up to the record at c: T never moves
 back as c advances. Before the first timestamp of the log T is that first one. In a compacted topic the record at c may

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Rows, blank_columns, find_largest_so_far, number_runs, runs
-from exporter.domain.history.hourly_activity import FoldedHours
+from exporter.domain.history.hourly_activity import HourlyActivity
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, SECOND, UNKNOWN, Hours, Integers, earliest
 
 MILLI = SECOND // 1000
@@ -62,7 +62,7 @@ class Days:
     """The ``StreamTotals`` at the start of the day."""
 
 
-def days_of(folded: FoldedHours, before: StreamTotals) -> tuple[Days, StreamTotals]:
+def days_of(folded: HourlyActivity, before: StreamTotals) -> tuple[Days, StreamTotals]:
     """Return hours as days, and the totals of all streams in ``before`` after these."""
     hours = folded.hours
     if not len(hours):

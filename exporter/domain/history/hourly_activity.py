@@ -62,7 +62,7 @@ class Moments(ColumnSet):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoldedHours(ColumnSet):
+class HourlyActivity(ColumnSet):
     """Hours and the counts of each, each a column [n]."""
 
     hours: Hours
@@ -72,7 +72,7 @@ class FoldedHours(ColumnSet):
     regressions: Integers
     polled: Flags
 
-    def add_topics(self, topic_of: Rows, first_number: int) -> FoldedHours:
+    def add_topics(self, topic_of: Rows, first_number: int) -> HourlyActivity:
         """Return the same hours, followed by those of topics as the union of their partitions.
 
         ``topic_of`` [streams] is the number of each stream's topic; topics get the numbers from ``first_number`` on.
@@ -83,7 +83,7 @@ class FoldedHours(ColumnSet):
         order = np.lexsort((self.hours.hour, topic))
         at = runs(topic[order], self.hours.hour[order])
         union = self.hours.union(topic_of, first_number)
-        return FoldedHours(
+        return HourlyActivity(
             Hours.concatenate([self.hours, union]),
             np.concatenate([self.records, np.add.reduceat(self.records[order], at)]),
             np.concatenate([self.end_offset, np.full(len(at), UNKNOWN, np.int64)]),
@@ -115,10 +115,10 @@ def cut_at_first_poll(rows: Moments, polled_from: Integers, polled_offset: Integ
     )
 
 
-def fold(rows: Moments) -> FoldedHours:
+def fold(rows: Moments) -> HourlyActivity:
     """Return one row for each stream and hour with a known event."""
     if not len(rows):
-        return FoldedHours(Hours.blank(0), **blank_columns(FoldedHours, 0))
+        return HourlyActivity(Hours.blank(0), **blank_columns(HourlyActivity, 0))
     return _by_hour(_in_hours(*_counted(_in_order(rows))))
 
 
@@ -212,12 +212,12 @@ def _in_hours(rows: Moments, moved: Flags) -> Moments:
     return replace(both, start_offset=fives.astype(np.int64))
 
 
-def _by_hour(rows: Moments) -> FoldedHours:
+def _by_hour(rows: Moments) -> HourlyActivity:
     rows = rows[np.lexsort((rows.at, rows.stream))]  # stable: the order of the rows of an hour stays
     at = runs(rows.stream, rows.at)
     latest_known = np.maximum.reduceat(np.where(rows.end_offset >= 0, np.arange(len(rows)), -1), at)
     fives = rows.start_offset.astype(np.int16)
-    return FoldedHours(
+    return HourlyActivity(
         Hours(rows.stream, rows.at, rows.first, rows.last, rows.resolution > 0, fives).merge(),
         np.add.reduceat(rows.records, at),
         np.where(latest_known >= 0, rows.end_offset[latest_known], UNKNOWN),

@@ -57,7 +57,7 @@ class Failures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Observed:
+class Observation:
     """Up to when the silence of streams is proved, each a column [streams]."""
 
     until: Integers
@@ -66,7 +66,7 @@ class Observed:
     """The first later poll that could not read the stream; UNKNOWN without one."""
     reason: Rows
 
-    def join_earlier(self, earlier: Observed) -> Observed:
+    def join_earlier(self, earlier: Observation) -> Observation:
         """Return the same, joined with ``earlier`` knowledge from other polls."""
         until = np.maximum(self.until, earlier.until)
         went_on = (earlier.unreadable_since >= 0) & (self.until < earlier.unreadable_since)
@@ -74,7 +74,7 @@ class Observed:
         since = np.where(both, np.minimum(self.unreadable_since, earlier.unreadable_since), self.unreadable_since)
         unlooked = (self.unreadable_since < 0) & (self.until < 0)
         since = np.where(unlooked, earlier.unreadable_since, since)
-        return Observed(until, since, np.where(self.unreadable_since >= 0, self.reason, earlier.reason))
+        return Observation(until, since, np.where(self.unreadable_since >= 0, self.reason, earlier.reason))
 
     @property
     def unreadable(self) -> Flags:
@@ -82,7 +82,7 @@ class Observed:
         return (self.unreadable_since >= 0) & (self.unreadable_since >= self.until)
 
 
-def observe(streams: int, listings: Listings, failures: Failures, polls: Sequence[Polls]) -> Observed:
+def observe(streams: int, listings: Listings, failures: Failures, polls: Sequence[Polls]) -> Observation:
     """Return up to when polls and listings prove the silence of each stream; ``polls`` are by observer.
 
     A stream that an exporter listed before its last start, and not since, is proved only up to that start.
@@ -93,7 +93,7 @@ def observe(streams: int, listings: Listings, failures: Failures, polls: Sequenc
     np.maximum.at(until, listings.stream[was_read], listings.at[was_read])
     mine = np.flatnonzero(listings.polled)
     mine = mine[np.lexsort((listings.deleted[mine], listings.at[mine], listings.observer[mine], listings.stream[mine]))]
-    proved = Observed(until, since, reason)
+    proved = Observation(until, since, reason)
     if not len(mine):
         return proved
     at = runs(listings.stream[mine], listings.observer[mine])
@@ -107,7 +107,7 @@ def observe(streams: int, listings: Listings, failures: Failures, polls: Sequenc
 
 
 def _add_observer_proofs(
-    own: Rows, listings: Listings, failures: Failures, observer: int, polls: Polls, proved: Observed
+    own: Rows, listings: Listings, failures: Failures, observer: int, polls: Polls, proved: Observation
 ) -> None:
     stream = listings.stream[own]
     restart = np.searchsorted(polls.starts, listings.at[own], side="right")

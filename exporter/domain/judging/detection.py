@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows
 from exporter.domain.expectations.silence_rules import ExpectationSet, Scores, find_retirement
 from exporter.domain.judging.gap_law import judge_ages
-from exporter.domain.judging.incidents import ClusterStreams, Held, Incident, Silent, hold
+from exporter.domain.judging.incidents import ClusterStreams, Holds, Incident, Silent, hold
 from exporter.domain.learning.drops import OngoingDrop
 from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import State
-from exporter.domain.polls.silence import BeforeRestart, Silences, silences_of, unite_by_topic
+from exporter.domain.polls.silence import RestartFacts, Silences, silences_of, unite_by_topic
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import SUSPECT_SHARE, VERDICT_CODES, VERDICTS, TopicOverride, Verdict
 
@@ -49,7 +49,7 @@ class Assessment:
     """[m, states]: how many partitions are in each of STATES."""
     verdicts: NDArray[np.int64]
     """[m, verdicts]: how many partitions have each of VERDICTS."""
-    held: Held
+    held: Holds
     silences: Silences
     """The silences that were judged: of each partition, then of each topic."""
     follows: Flags
@@ -90,7 +90,7 @@ class Detector:
     def __init__(self, expectations: ExpectationSet | None = None) -> None:
         """``expectations`` are those of the cluster."""
         self.expectations = ExpectationSet() if expectations is None else expectations
-        self._laid_out: tuple[Metadata, Rows, Rows, BeforeRestart] | None = None
+        self._laid_out: tuple[Metadata, Rows, Rows, RestartFacts] | None = None
 
     def assess(
         self,
@@ -137,7 +137,7 @@ class Detector:
             expected,
         )
 
-    def _expected(self, metadata: Metadata) -> tuple[Rows, Rows, BeforeRestart]:
+    def _expected(self, metadata: Metadata) -> tuple[Rows, Rows, RestartFacts]:
         """Return the rows of expectations and the last advances from history, computed once per metadata."""
         if self._laid_out is None or self._laid_out[0] is not metadata:
             layout = metadata.membership.layout
@@ -255,7 +255,7 @@ def score_silences(expectations: ExpectationSet, silences: Silences, rows: Rows,
     return scores
 
 
-def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, falling: OngoingDrop | None) -> Held:
+def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, falling: OngoingDrop | None) -> Holds:
     """Hold silences that began together; return all that these, or a drop of the fleet that has not ended, hold."""
     count = len(layout)
     began = np.where(silences.known, silences.since, silences.not_before)
@@ -279,7 +279,7 @@ def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, fall
         names = tuple(layout.topics[number] for number in topics)
         drop = Incident(names, falling.judged, falling.since, falling.until, falling=falling)
         incidents = (*incidents, drop)
-    return Held(by_incident[count:], by_incident[:count], incidents)
+    return Holds(by_incident[count:], by_incident[:count], incidents)
 
 
 def make_judgements(scores: Scores, silences: Silences) -> Judgements:

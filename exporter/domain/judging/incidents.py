@@ -101,7 +101,7 @@ class ClusterStreams:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Holds:
     """The incident that holds each topic and partition, as an index into ``incidents``; -1: none."""
 
     topics: Rows
@@ -109,7 +109,7 @@ class Held:
     incidents: tuple[Incident, ...]
 
 
-def hold(streams: ClusterStreams) -> Held:
+def hold(streams: ClusterStreams) -> Holds:
     """Return which topics and partitions incidents hold now.
 
     An incident lasts while it holds a topic, and while more than five topics are holdable or may become so: more than
@@ -135,7 +135,7 @@ def hold(streams: ClusterStreams) -> Held:
     np.maximum.at(of_partitions, streams.topic, partitions)
     holdable = streams.of_topics.holdable & streams.of_topics.has_expectation
     topics = np.where((topics < 0) & holdable & alone, of_partitions, topics)
-    return Held(topics, partitions, tuple(incidents))
+    return Holds(topics, partitions, tuple(incidents))
 
 
 def groups_of_silences(silent: Silent, with_expectation: int, share: float) -> Iterator[Group]:

@@ -73,7 +73,7 @@ class Baselines(ColumnSet):
     """Whether its hours are active together or not at all (``exporter.domain.learning.profiles.TOGETHER``)."""
 
     @classmethod
-    def none(cls) -> Baselines:
+    def make_empty(cls) -> Baselines:
         """Return the baselines of no stream."""
         profile, weekly_scores = np.zeros((0, HOURS)), np.zeros((0, WEEKS))
         return cls(**blank_columns(cls, 0), profile=profile, weekly_scores=weekly_scores)

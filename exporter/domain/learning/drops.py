@@ -110,7 +110,7 @@ active."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Day:
+class _DropDay:
     judged: Flags
     """Whether it is usually active on such a day, and was active in the week before."""
     low: Flags
@@ -134,7 +134,7 @@ def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[
     covered = np.broadcast_to(covered, active.shape)
 
     @lru_cache(None)
-    def day_of(day: int) -> _Day | None:
+    def day_of(day: int) -> _DropDay | None:
         return _day(active, first, covered, day)
 
     @lru_cache(None)
@@ -169,7 +169,7 @@ def drop_days(active: Integers, first: Integers, covered: Flags, days: Iterable[
             yield Low(day, int((now.judged | low).sum()), np.flatnonzero(low))
 
 
-def _day(active: Integers, first: Integers, covered: Flags, day: int) -> _Day | None:
+def _day(active: Integers, first: Integers, covered: Flags, day: int) -> _DropDay | None:
     if day < 0 or not covered[:, day].any():
         return None
     weeks_before = (day - 7 * week for week in range(1, REFERENCE_WEEKS + 1))
@@ -187,4 +187,4 @@ def _day(active: Integers, first: Integers, covered: Flags, day: int) -> _Day | 
     judged = often & lately
     with np.errstate(invalid="ignore"):
         by_chance = (activity[judged] <= LOW * usual[judged, None]).sum(1) / known[judged].sum(1)
-    return _Day(judged, still_low & lately, still_low, float(by_chance.sum()))
+    return _DropDay(judged, still_low & lately, still_low, float(by_chance.sum()))

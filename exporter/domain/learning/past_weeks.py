@@ -109,7 +109,7 @@ class PastWeeks:
         watched = self._watched[:, left:right] & (self._number[left:right] >= first[:, None, None])
         place = np.full(self.streams, -1, np.intp)
         place[rows] = np.arange(len(rows))
-        scored = _Scored(self, place, week, active[rows], watched[rows].astype(np.float64))
+        scored = _ScoredWeeks(self, place, week, active[rows], watched[rows].astype(np.float64))
         by_week = np.fmax.reduce(scored.by_day, -1)
         mean_w, spread_w, count = summary(by_week)
         mean_d, spread_d, _ = summary(scored.by_day.reshape(len(rows), -1))
@@ -222,7 +222,7 @@ class PastWeeks:
         ended = (self._ended >= week - WEEKS) & (self._ended < week)
         return self._found[ended & (self._found.start >= oldest)]
 
-    def none(self, week: int) -> PastSilences:
+    def make_empty(self, week: int) -> PastSilences:
         """Return one silence without missed slots for each day that had any, in the weeks of its baseline."""
         return self._none[(self._none_ended >= week - WEEKS) & (self._none_ended < week)]
 
@@ -269,7 +269,7 @@ def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:
     return np.asarray(np.cumsum(lost[:-1]) == 0)
 
 
-class _Scored:
+class _ScoredWeeks:
     """The silences of the eight weeks before a week, each by the profile without the week in which it began."""
 
     def __init__(self, history: PastWeeks, place: Rows, week: int, active: Floats, watched: Floats) -> None:
@@ -310,7 +310,7 @@ class _Scored:
                 history.real(week, WEEKS),
                 history.select_baseline(week),
                 history.select_ongoing(week),
-                history.none(week),
+                history.make_empty(week),
             )
         )
         missed = scored(real, real.start, None)

@@ -136,7 +136,7 @@ NATS = 2.0
 that silences of other streams reach as often (``thresholds``: 20 in 1,000 pass 2, and e^-2 of these pass 3)."""
 
 
-class Resting:
+class RestSpans:
     """The rests of n streams. Many streams share the same rests, so each sequence is kept once."""
 
     def __init__(self, rests: Sequence[Sequence[Rest]], of: NDArray[np.integer]) -> None:
@@ -170,7 +170,7 @@ class Clocks:
         spread: Floats,
         pause: Floats | None = None,
         runs: Sequence[Schedule | None] | NDArray[np.object_] = (),
-        rests: Sequence[Sequence[Rest]] | Resting = (),
+        rests: Sequence[Sequence[Rest]] | RestSpans = (),
         *,
         of: NDArray[np.int32] | None = None,
     ) -> None:
@@ -195,7 +195,7 @@ class Clocks:
         self._begin: Floats = np.broadcast_to(0.0, count)
         if planned:
             self._plan(planned)
-        self._rests = rests if isinstance(rests, Resting) else Resting(rests, np.arange(len(rests)))
+        self._rests = rests if isinstance(rests, RestSpans) else RestSpans(rests, np.arange(len(rests)))
 
     def _plan(self, planned: Sequence[tuple[int, Schedule]]) -> None:
         self._mean, self._spread, self._late, self._cycle, self._begin = (

@@ -63,7 +63,7 @@ class NewestSearches:
         """Return the first record with the newest timestamp of each partition; NO_ANSWER during the search.
 
         Where it is not the last record of the log a look-up that found nothing ended the search, which proves nothing
-        (see ``ports.ByTime``) unless the log is ``whole``: then the reason is ``Reason.HIDDEN``. None is found where no
+        (``ports.TimeIndex``) unless the log is ``whole``: then the reason is ``Reason.HIDDEN``. None is found where no
         record carries a timestamp, and where the broker hides all records.
         """
         ended = self._reason == ANSWERED

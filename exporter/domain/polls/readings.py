@@ -161,14 +161,14 @@ class Answers(ColumnSet):
     """The leader epoch in the answer (KIP-320), -1 where it has none. Only compared for equality."""
 
     @classmethod
-    def none(cls, count: int) -> Answers:
+    def make_blank(cls, count: int) -> Answers:
         """Return n rows without an answer."""
         return cls.blank(count, reason=NO_ANSWER, epoch=-1)
 
     @classmethod
     def make_failed(cls, count: int, reason: Reason) -> Answers:
         """Return n rows that could not be read for the same reason."""
-        answers = cls.none(count)
+        answers = cls.make_blank(count)
         answers.reason[:] = reason_code(reason)
         return answers
 

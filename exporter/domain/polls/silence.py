@@ -66,7 +66,7 @@ class Silences(ColumnSet):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BeforeRestart(ColumnSet):
+class RestartFacts(ColumnSet):
     """What is published of n partitions, each a column [n]; valid where ``known``."""
 
     known: Flags
@@ -77,7 +77,7 @@ class BeforeRestart(ColumnSet):
     """Unix seconds; NaN where no advance is known."""
 
 
-def silences_of(table: Table, before: BeforeRestart) -> Silences:
+def silences_of(table: Table, before: RestartFacts) -> Silences:
     """Return the silences that polls and history prove.
 
     An unchanged end offset proves that the last advance in history is still the last one, unless the newest record is

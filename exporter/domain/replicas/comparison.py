@@ -112,7 +112,7 @@ class ReplicaTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class TopicMatches:
     """Which topics of a pair of clusters belong together, by name."""
 
     replicas: Mapping[str, str]
@@ -131,7 +131,7 @@ class Comparison:
 
     source: str
     target: str
-    matching: Matching
+    matching: TopicMatches
     table: ReplicaTable
     faults: Sequence[str] = ()
     """Why replicas cannot be compared, and what to do about it."""

@@ -13,14 +13,14 @@ from exporter.domain.arrays import Flags, Rows
 from exporter.domain.formatting import list_some
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicInfo
-from exporter.domain.replicas.comparison import Matching
+from exporter.domain.replicas.comparison import TopicMatches
 
 _INTERNAL = re.compile(r"__.*|mm2-.*internal|.*checkpoints[._-]internal|heartbeats")
 """Internal topics of Kafka and of MirrorMaker, which are not replicas."""
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class ReplicaNames:
     """The name of the replica of a topic: ``pattern`` matches whole names, ``replacement`` is a template of re."""
 
     pattern: re.Pattern[str]
@@ -29,7 +29,7 @@ class Naming:
     exclude: Sequence[re.Pattern[str]] = ()
 
     @classmethod
-    def compile(cls, pattern: str, replacement: str, include: Iterable[str], exclude: Iterable[str]) -> Naming:
+    def compile(cls, pattern: str, replacement: str, include: Iterable[str], exclude: Iterable[str]) -> ReplicaNames:
         """Compile it. Raises re.error."""
         return cls(re.compile(pattern), replacement, [*map(re.compile, include)], [*map(re.compile, exclude)])
 
@@ -42,7 +42,7 @@ class Naming:
         found = self.pattern.fullmatch(topic)
         return None if found is None else found.expand(self.replacement)
 
-    def match(self, source: Collection[str], target: Collection[str]) -> Matching:
+    def match(self, source: Collection[str], target: Collection[str]) -> TopicMatches:
         """Match the topics of two clusters."""
         claims: dict[str, list[str]] = {}
         for topic in sorted(source):
@@ -50,7 +50,7 @@ class Naming:
                 claims.setdefault(name, []).append(topic)
         there = {name: topics for name, topics in claims.items() if name in target}
         contested = {name: topics for name, topics in there.items() if len(topics) > 1}
-        return Matching(
+        return TopicMatches(
             {topics[0]: name for name, topics in there.items() if name not in contested},
             [topic for name, topics in claims.items() if name not in target for topic in topics],
             contested,
@@ -59,7 +59,7 @@ class Naming:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairing:
+class PartitionPairs:
     """The partitions of all replicas, and their rows in the tables of both clusters.
 
     MirrorMaker copies to the same partition number, so partitions with the same number belong together.
@@ -67,7 +67,7 @@ class Pairing:
 
     of: tuple[Metadata, Metadata]
     """What it was made of: the metadata of source and target."""
-    matching: Matching
+    matching: TopicMatches
     layout: Layout
     """By source topic."""
     targets: tuple[str, ...]
@@ -80,7 +80,7 @@ class Pairing:
     """[n]: whether the replica's brokers set its timestamps."""
 
     @classmethod
-    def match(cls, naming: Naming, source: Metadata, target: Metadata) -> Pairing:
+    def match(cls, naming: ReplicaNames, source: Metadata, target: Metadata) -> PartitionPairs:
         """Pair the partitions of two clusters."""
         matching = naming.match(source.topics, target.topics)
         targets = dict(sorted(matching.replicas.items()))
@@ -104,7 +104,7 @@ class Pairing:
         paired.target_rows[np.searchsorted(every, copies)] = target_rows
         return paired
 
-    def moves_from(self, before: Pairing) -> tuple[Rows, Rows]:
+    def moves_from(self, before: PartitionPairs) -> tuple[Rows, Rows]:
         """Return the rows here and in ``before`` of partitions whose topics were not created again."""
         here, there = self.layout.moves_from(before.layout)
         ids = dict(before._ids())
@@ -134,7 +134,7 @@ def _numbered(layout: Layout, number_of: Mapping[str, int]) -> tuple[Rows, NDArr
     return rows, (numbers[rows] << 32) | layout.partition[rows]
 
 
-def find_faults(source: str, target: str, pairing: Pairing) -> list[str]:
+def find_faults(source: str, target: str, pairing: PartitionPairs) -> list[str]:
     """Return why topics of a pair of clusters, or partitions of them, cannot be compared, and what to do about it."""
     found, matching, (mine, theirs) = [], pairing.matching, pairing.of
     if not matching.replicas and not matching.contested:

@@ -62,7 +62,7 @@ DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {TOPIC: Threshold(2.5, 4.5), PARTI
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AlarmBudget:
     """How many false alarms are accepted: per 1,000 topic-weeks, or ``a_week`` in the whole fleet."""
 
     per_1000: float = FALSE_ALARMS
@@ -161,7 +161,7 @@ class Unusual:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class TopicMaxima:
     """The maxima of whole topics, each a column [n]; see ``exporter.domain.scoring.weekly_scores``."""
 
     whole: Flags
@@ -175,7 +175,7 @@ class Scored:
     """Whether the silence lay in a known outage of its topic."""
 
 
-def find_judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def find_judged_units(scored: TopicMaxima) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return one row of each topic-week that counts, and the rows that are unusual silences in these.
 
     A topic-week counts if the topic advanced in it; for partitions, if at least two of them did. A topic-week with a
@@ -193,7 +193,7 @@ def find_judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp
     return first[enough & ~excused[first]], np.flatnonzero(unusual)
 
 
-def calibrations(unusual: Unusual, now: int, accepted: Accepted = Accepted()) -> Sequence[Calibration]:
+def calibrations(unusual: Unusual, now: int, accepted: AlarmBudget = AlarmBudget()) -> Sequence[Calibration]:
     """Return the calibration of each kind for the week ``now``, with the rate that earlier weeks' thresholds gave."""
     allowed = accepted.rate(_size(unusual, TOPIC, now)) / 2
     return [

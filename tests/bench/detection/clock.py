@@ -14,7 +14,7 @@ from exporter.domain.judging.gap_law import find_limits
 from exporter.domain.learning.baselines import longest_usual
 from exporter.domain.learning.drops import MOST_DAYS, Drop
 from exporter.domain.learning.rest_days import DAY, Rest, Rests, extra_seconds_for_rests
-from exporter.domain.learning.traffic_clock import Clocks, Profiles, Resting
+from exporter.domain.learning.traffic_clock import Clocks, Profiles, RestSpans
 from exporter.domain.verdicts import HELD_DAYS, HELD_SECONDS
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.history import first_week_of
@@ -47,7 +47,7 @@ class Known(NamedTuple):
     clocks: Clocks
     """The clocks with these rests."""
     rests: Rests
-    of_units: Resting
+    of_units: RestSpans
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +168,12 @@ def product_clock(trial: Trial, drops: Sequence[Drop]) -> ProductClock:
     sums = Profiles(counted)
 
     def clocks(of: Sequence[Sequence[Rest]]) -> Clocks:
-        return Clocks(sums, made.step, made.mean, made.spread, made.pause, made.schedule, Resting(of, made.stream))
+        return Clocks(sums, made.step, made.mean, made.spread, made.pause, made.schedule, RestSpans(of, made.stream))
 
     def known(today: int) -> Known:
         rests = Rests(drops=[one for one in drops if one.day < today], today=today)
         of = [(*rests.get(CLUSTER, one), *_falling(rests, one)) for one in units.names]
-        return Known(today * DAY, clocks(of), rests, Resting(of, np.arange(len(units))))
+        return Known(today * DAY, clocks(of), rests, RestSpans(of, np.arange(len(units))))
 
     # A day is known when it is over, that the fleet is back a day later, and no drop holds longer than its limit.
     changes = sorted({one.day + after for one in drops for after in (1, 2, MOST_DAYS, MOST_DAYS + 1)})

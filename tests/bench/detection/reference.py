@@ -12,7 +12,7 @@ import numpy as np
 
 from exporter.domain.learning.drops import Drop, drop_days
 from exporter.domain.learning.rest_days import DAY
-from exporter.domain.scoring.calibration import FALSE_ALARMS, TOPIC, Accepted, Calibration, Unusual, calibrations
+from exporter.domain.scoring.calibration import FALSE_ALARMS, TOPIC, AlarmBudget, Calibration, Unusual, calibrations
 from exporter.domain.scoring.weekly_scores import maxima
 from exporter.domain.verdicts import HELD_FROM
 from spark_rollups.stages.drops import COVERED
@@ -31,7 +31,7 @@ def calibrations_of_topics(
         # Silences that still last as a week begins are in no incident yet.
         ended = unusual.week_ended < number
         columns = {one.name: getattr(unusual, one.name)[ended] for one in fields(unusual) if one.name != "judged"}
-        made = calibrations(replace(unusual, **columns), number, Accepted(accepted))
+        made = calibrations(replace(unusual, **columns), number, AlarmBudget(accepted))
         found[number - end + trial.weeks] = next(one for one in made if one.kind == TOPIC)
     return found
 

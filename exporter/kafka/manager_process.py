@@ -33,7 +33,7 @@ class _Manager(BaseManager):
 _Manager.register("client", proxytype=BaseProxy)
 
 
-class RunningProcess:
+class ManagerProcess:
     """One process, until it is ended."""
 
     def __init__(self) -> None:
