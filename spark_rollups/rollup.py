@@ -1,7 +1,7 @@
 """The stages of a rollup: ingest, days and streams, baselines, thresholds, verdicts, expectations.
 
 Whatever it was interrupted at, the next run ends with the same tables: what must be made again is recorded before
-anything is written, and each table is written once, in an order in which any prefix can be gone on from.
+anything is written. Each table is written once, in such an order that the next run can go on after any of these writes.
 """
 
 from __future__ import annotations

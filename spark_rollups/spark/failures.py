@@ -1,4 +1,4 @@
-"""What a failure that nobody foresaw means to a person, in a line; and signals, which Python or py4j may lose."""
+"""Turns unforeseen failures into one line with the next step; and signals, which Python or py4j may lose."""
 
 from __future__ import annotations
 

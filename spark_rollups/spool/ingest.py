@@ -142,7 +142,7 @@ def _readable(
 def _append(
     tables: Tables, history: Location, table: SpoolTable, files: Mapping[Location, int], done: IngestResult
 ) -> None:
-    """Add the rows of files, each once, but for those that the table has: by copies, or by a run that was killed."""
+    """Append rows whose key the table lacks. It may have them of a copied file, or of a run that was killed."""
     spread(tables.spark, rows=sum(files.values()))
     reader = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true")
     # A name is taken for a pattern, also that of the history folder.

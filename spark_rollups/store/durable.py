@@ -9,7 +9,7 @@ from exporter.storage.files import Location, open_file, put, sync
 
 
 def write_whole(path: Location, text: str) -> None:
-    """Write a file so that a reader, or a crash, sees the old or the new content and nothing between."""
+    """Write a file atomically: readers, also after a crash, see the old content or the new one."""
     put(path, lambda file: file.write(text.encode()))
 
 

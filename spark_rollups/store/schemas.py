@@ -206,9 +206,9 @@ BASELINES = StructType(
 )
 """What the silences of a stream that begin in a week (its Monday) are measured by; made of the weeks before it only.
 
-``log_mean`` and ``log_spread`` are null where the evidence is too thin for the traffic clock, the two limits in seconds
-where the stream is not a slow and regular one, ``schedule`` where it has none. Up to ``pause_slots`` missed slots (nats
-of a schedule) a silence is a pause that the stream's own past holds.
+``log_mean`` and ``log_spread`` are null where the evidence is too thin for the traffic clock. The two limits in seconds
+are null where the stream is not a slow and regular one, and ``schedule`` is null where it has none. Up to
+``pause_slots`` missed slots (nats of a schedule) a silence is a pause that the stream's own past holds.
 """
 
 MAXIMA = StructType(

@@ -86,9 +86,9 @@ class SilenceRules:
         """Judge silences by these thresholds; ``rows`` [n] has the row of the thresholds of each, -1: none.
 
         ``since`` is the last advance, or the earliest moment from which silence is proved, ``until`` the last good
-        poll, up to which it is proved; Unix seconds. What they are where there is no row means nothing.
-        Only a proved silence can be ``suspect`` or ``dead``. One that would be if it were proved up to ``now`` is
-        ``held``: unknown is never dead. A last good poll at most ``behind`` seconds ago counts as current.
+        poll, up to which it is proved; Unix seconds. Where a row is -1 both are ignored. Only a proved silence can be
+        ``suspect`` or ``dead``. One that would be if it were proved up to ``now`` is ``held``: unknown is never dead.
+        A last good poll at most ``behind`` seconds ago counts as current.
         """
         scores = Scores.blank(len(rows), verdicts=_LEARNING)
         known = np.flatnonzero(rows >= 0)

@@ -47,8 +47,8 @@ class Window:
 
     Written only where the partition advanced, restarted or could not be read. Key: (cluster, topic, topic_id,
     partition, window_start, exporter, source). ``first_advance`` and ``last_advance`` are the polls that saw an
-    advance, at most ``resolution_seconds`` after the record, and later by as much as the wall clock was set since the
-    advance before. Where that is an hour or more a window without records has the last advance by the new clock.
+    advance, at most ``resolution_seconds`` after the record. If the wall clock was set since the advance before, that
+    difference is added; where it is an hour or more, a window without records has the last advance by the new clock.
     Backfilled windows have the record's timestamp, and their ``last_advance`` is early by at most
     ``resolution_seconds``.
     """

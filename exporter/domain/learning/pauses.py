@@ -23,9 +23,9 @@ RECENT_DAYS = 14
 def add_recent_pauses(baselines: Baselines, in_force: Rows, hours: Hours, as_of: float) -> Baselines:
     """Return the baselines with the pauses known at a moment (Unix seconds).
 
-    ``in_force`` are the rows of ``baselines`` that judge present silences, one a stream at most, and ``hours`` are of
-    all days since their weeks began, from RECENT_DAYS before the moment on. Only silences count that are unusual by
-    the baseline: nights and weekends are in it.
+    ``in_force`` are the rows of ``baselines`` that judge present silences: at most one for each stream. ``hours`` are
+    those of all days since their weeks began, and not from before RECENT_DAYS ago. Only silences count that are
+    unusual by the baseline: nights and weekends are in it.
     """
     pause: Floats = baselines.pause.copy()
     clocked = in_force[baselines.clocked[in_force]]

@@ -62,9 +62,9 @@ class NewestSearches:
     def results(self) -> Answers:
         """Return the first record with the newest timestamp of each partition; NO_ANSWER during the search.
 
-        Where it is not the last record of the log a look-up that found nothing ended the search, which proves nothing
-        (``ports.TimeIndex``) unless the log is ``whole``: then the reason is ``Reason.HIDDEN``. None is found where no
-        record carries a timestamp, and where the broker hides all records.
+        Where a look-up that found nothing ended the search before the last record of the log, that proves the result
+        in a ``whole`` log only (``ports.TimeIndex``); in any other the reason is ``Reason.HIDDEN``. None is found where
+        no record carries a timestamp, and where the broker hides all records.
         """
         ended = self._reason == ANSWERED
         dated = ended & (self._there >= 0)
