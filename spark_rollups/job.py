@@ -39,7 +39,7 @@ from spark_rollups.options import (
     Zone,
 )
 from spark_rollups.progress import Progress
-from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
+from spark_rollups.report.write import NoVerdictsError, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.spark.failures import (
     TerminationError,

@@ -25,7 +25,7 @@ from exporter.commands.backfill import backfill
 from exporter.domain.verdicts import Verdict
 from exporter.settings.load import load_settings
 from spark_rollups.progress import Progress
-from spark_rollups.report import write_report
+from spark_rollups.report.write import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.bench.audit import sections_of
 from tests.dead_and_living import DEAD, LIVING, write_fleet

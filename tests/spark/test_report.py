@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from exporter.storage.files import Location, open_file
-from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.model import ClusterCoverage, CoverageGap
+from spark_rollups.report.write import ReportError, ReportPaths, write_report
 from spark_rollups.store.tables import Tables
 from tests.spark.report_story import (
     AS_OF,

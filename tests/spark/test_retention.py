@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from exporter.domain.history.retention import retention_days
 from exporter.domain.verdicts import Verdict
 from spark_rollups.progress import Progress
-from spark_rollups.report import write_report
+from spark_rollups.report.write import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.stages.upkeep import Retention
 from spark_rollups.store.tables import Tables, TablesError

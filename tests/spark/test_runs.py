@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from exporter.domain.verdicts import Verdict
 from spark_rollups.progress import Progress
-from spark_rollups.report import write_report
+from spark_rollups.report.write import write_report
 from spark_rollups.rollup import RollupRequest, measure, run_rollup
 from spark_rollups.spark.failures import next_step, shorten_error
 from spark_rollups.spark.frames import arrow_schema
