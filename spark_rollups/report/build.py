@@ -84,7 +84,7 @@ _SECTIONS = (
     ),
     ReportSection(
         "held",
-        "Holds",
+        "Held",
         "Judgement withheld: the silence cannot be proved now, or many topics fell silent together, as one incident.",
         "Look for the common cause: a broker, the exporter, or what all of them are written by.",
     ),
