@@ -92,7 +92,7 @@ def find_facts(one: ClusterFacts, rows: Sequence[int], *, topics: bool) -> list[
         newest = known.pop("newest")
         # Without any advance only the age of its newest record can have judged it.
         if newest is not None and math.isnan(last) and verdict in (Verdict.SUSPECT, Verdict.RETIRED):
-            known |= {"last_record": newest, "suspect_from": newest + SUSPECT_AFTER_SECONDS}
+            known |= {"judged_by_record": newest, "suspect_from": newest + SUSPECT_AFTER_SECONDS}
             known |= {"expected_by": newest + DEAD_AFTER_SECONDS, "polled_from": replace_nan(since[at])}
         if held_by[at] >= 0:
             incident = found.incidents[held_by[at]]

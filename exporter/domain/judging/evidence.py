@@ -43,7 +43,7 @@ def evidence(row: StreamFacts) -> str:
         clauses = [_unseen(row), silence(row), f"learning: {row.unused}"]
     else:
         after = [_misdated(row), _proved_until(row), _siblings(row), row.replication, _readers(row)]
-        clauses = [None if row.last_record is not None else _unseen(row), *_reasons(row), *after]
+        clauses = [None if row.judged_by_record is not None else _unseen(row), *_reasons(row), *after]
     return "; ".join(filter(None, clauses))
 
 
@@ -119,7 +119,7 @@ def _by_wall_clock(row: StreamFacts) -> str | None:
 
 
 def _abandoned(row: StreamFacts) -> str | None:
-    newest = row.last_record if row.last_advance is None else row.last_advance
+    newest = row.judged_by_record if row.last_advance is None else row.last_advance
     if newest is None or row.polled_from is None or row.observed_until is None:
         return None
     before = "" if row.records is None else f"; {plural(row.records, 'record')} before"

@@ -273,7 +273,7 @@ class Verdicts:
             rests=self.rests[row],
             falling=streams.falling[row] if self._scores.falling[row] else None,
             rule=self.rule[row],
-            last_record=replace_nan(streams.newest[row]),
+            judged_by_record=replace_nan(streams.newest[row]),
             records=None if np.isnan(streams.end_offset[row]) else int(streams.end_offset[row]),
             **numbers,
         )

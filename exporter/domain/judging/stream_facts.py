@@ -58,7 +58,7 @@ class StreamFacts:
     """The drop that holds it."""
     held: str | None = None
     """The incident that holds it, in words."""
-    last_record: float | None = None
+    judged_by_record: float | None = None
     """The timestamp of its newest record, where it has the verdict by the age of that."""
     records: int | None = None
     """Number of records ever written."""
