@@ -85,12 +85,12 @@ class ClientProcess:
         self.on_restart: Callable[[Restart], None] = lambda _: None
         """Called each time the process is replaced."""
         self._lock = threading.RLock()
-        self._closed = False
+        self._closed = self._leaving = False
         self._running: ManagerProcess | None = None
         self._ends_in_a_row = 0
         self._not_before = 0.0
         # At exit the standard library would wait for it, and it ends with SIGKILL only.
-        atexit.register(self.close)
+        atexit.register(self._leave)
 
     @property
     def pid(self) -> int | None:
@@ -118,6 +118,7 @@ class ClientProcess:
         Raises SourceError too where the process ends, or does not answer within the client's time limit: then it is
         replaced.
         """
+        self._wait_if_leaving()
         with self._lock:
             running = self._alive()
         limit = client.limit_of(arguments) + (0.0 if running.answered else _STARTS_OR_ENDS_WITHIN)
@@ -132,7 +133,9 @@ class ClientProcess:
         except (EOFError, OSError):
             # A call that took too long would do so again; those beside it are made again.
             kind = SourceError if time.monotonic() - begun >= limit else _LostError
-            raise kind(Reason.CLIENT_FAILED, self._end(running)) from None
+            detail = self._end(running)
+            self._wait_if_leaving()
+            raise kind(Reason.CLIENT_FAILED, detail) from None
         self._take_answer(running)
         return result
 
@@ -151,12 +154,21 @@ class ClientProcess:
 
     def close(self) -> None:
         """End the process; calls under way fail, and so do later ones."""
-        atexit.unregister(self.close)
+        atexit.unregister(self._leave)
         with self._lock:
             self._closed = True
             running, self._running = self._running, None
         if running is not None:
             running.end()
+
+    def _leave(self) -> None:
+        self._leaving = True
+        self.close()
+
+    def _wait_if_leaving(self) -> None:
+        """Return no more at the exit of the exporter: nobody waits for this thread, and what it did is no failure."""
+        if self._leaving:
+            threading.Event().wait()
 
     def _alive(self) -> ManagerProcess:
         """Return the process, a new one where there is none. Raises SourceError."""
