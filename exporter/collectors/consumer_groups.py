@@ -65,7 +65,7 @@ class GroupWatch(SnapshotSink):
         missed_sweeps: int = 3,
         time_lags: TimeLags | None = None,
     ) -> None:
-        """``source`` is a ``KafkaSource``, in a process of its own. Patterns match whole names.
+        """``source`` is a ``KafkaSource``, a client of its own. Patterns match whole names.
 
         ``interval`` is in seconds, and also the time limit of a sweep.
 
@@ -85,6 +85,8 @@ class GroupWatch(SnapshotSink):
         self._silent: set[int] = set()
         """Leaders that gave no answer in this sweep. They get one request, not one for each hundred groups."""
         self._snapshot: Snapshot | None = None
+        self._counted = Counter[str]()
+        """The look-ups up to the last sweep."""
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take the watched topics and the leaders of their partitions."""
@@ -96,7 +98,6 @@ class GroupWatch(SnapshotSink):
         Groups with the oldest reading come first, so that the next sweep completes one that was cut short.
         """
         started, described_topics = self._clock.monotonic(), self._described_topics()
-        lookups = dict(self._source.lookups())
         tally = _Tally()
         problem, reason = "", None
         listing = GroupList(frozenset(), {}, None, None)
@@ -145,7 +146,7 @@ class GroupWatch(SnapshotSink):
             failures=tally.failures,
             partitions=outcomes(positions.reason[positions.fresh]),
             time_lags=time_lags,
-            lookups=_new(self._source.lookups(), lookups),
+            lookups=self._count_lookups(),
             unlisted=listing.unlisted,
             all_visible=listing.all_visible,
             narrowed=narrowed,
@@ -154,6 +155,15 @@ class GroupWatch(SnapshotSink):
             problem=problem,
             reason=reason,
         )
+
+    def _count_lookups(self) -> Mapping[str, int]:
+        """Return the look-ups since the last sweep, but for those of a process that ended."""
+        try:
+            now = Counter(self._source.lookups())
+        except SourceError:
+            return {}
+        before, self._counted = self._counted, now
+        return now - before
 
     def _described_topics(self) -> frozenset[str]:
         topics = {} if self._snapshot is None else self._snapshot.metadata.topics
@@ -247,7 +257,3 @@ def _why_unknown(answers: Answers) -> Codes:
     missing = reason_code(Reason.MISSING_ANSWER)
     unanswered = np.where(answers.reason > ANSWERED, answers.reason, missing)
     return np.where((answers.reason == ANSWERED) & answers.found, ANSWERED, unanswered).astype(np.int8)
-
-
-def _new(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    return {kind: count - before.get(kind, 0) for kind, count in now.items() if count > before.get(kind, 0)}

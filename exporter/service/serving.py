@@ -14,7 +14,7 @@ from exporter.clock import SystemClock
 from exporter.delivery.send import has_reached_all
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.table import Snapshot
-from exporter.domain.ports import Clock, SnapshotSink, SourceError
+from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replicas.comparison import Comparison
 from exporter.factory.clusters import ClusterCollectors, build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
@@ -257,10 +257,7 @@ class Service:
         def run() -> bool:
             if not cluster.polled:
                 return False
-            try:
-                take(collect(lambda: self._stopping))
-            except SourceError as error:  # the client's process ended twice; the next run asks anew
-                log.log(logging.DEBUG if self._stopping else logging.WARNING, "%s of %s: %s", name, cluster.name, error)
+            take(collect(lambda: self._stopping))
             return True
 
         self._scheduler.add_job(interval, f"{name} of {cluster.name}", run)
