@@ -85,6 +85,8 @@ class Cluster:
         return answers_of(self.log_ends.get(key, Answer(100)) for key in membership.layout)
 
     def lookups(self) -> Mapping[str, int]:
+        if self.error is not None:
+            raise self.error
         return {"latest": self.requests.count("latest")}
 
     def close(self) -> None:
