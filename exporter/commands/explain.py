@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TextIO
 from urllib.parse import quote
 
 from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError, exporter_here
-from exporter.commands.explanation import explain
-from exporter.domain.arrays import replace_nan
-from exporter.domain.judging.current_facts import (
-    compute_retirement,
-    describe_expectation,
-    describe_override,
-    describe_verdict,
-    make_record,
-)
-from exporter.domain.judging.detection import overrule_silences
-from exporter.domain.judging.stream_facts import StreamFacts
-from exporter.domain.polls.silence import Silences
+from exporter.commands.explanation import explain, explain_changes
+from exporter.domain.judging.current_facts import describe_expectation, make_record
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
-from exporter.domain.verdicts import VERDICTS, TopicOverride, Verdict
 from exporter.history.published import ExpectationsError, TopicRow, TopicRows, is_in_force, read_topic_rows
 from exporter.settings.schema import Settings
 from exporter.web.config_file import WebConfigError
@@ -108,8 +96,10 @@ def write(out: TextIO, explanation: Explanation, style: str, now: float) -> None
         json.dump(explanation.record, out, indent=2)
         out.write("\n")
         return
-    source = explanation.exporter if explanation.answered else f"{explanation.exporter}; this is as of the rollup"
-    lines = explain(explanation.record, source, now)
+    if explanation.answered:
+        lines = [*explain(explanation.record, explanation.exporter, now), "", *explain_changes(explanation.record)]
+    else:
+        lines = [*explain(explanation.record, f"{explanation.exporter}; this is as of the rollup", now)]
     out.writelines(line.rstrip() + "\n" for line in lines)
 
 
@@ -137,14 +127,6 @@ def _only(subject: Subject, clusters: set[str]) -> str:
     return clusters.pop()
 
 
-def _weekly_scores(row: TopicRow) -> list[float | None] | None:
-    """Return the highest score of each past week, from the logarithms that a rollup publishes; None: not active."""
-    values, mean, spread = row.further.get("weekly_scores"), row.expectation.log_mean, row.expectation.log_spread
-    if values is None or mean is None or not spread:
-        return None
-    return [None if log is None or not math.isfinite(log) else round((log - mean) / spread, 3) for log in values]
-
-
 def _read_published(published: TopicRows, subject: Subject, settings: Settings, cluster: str | None) -> dict[str, Any]:
     """Return the record of what was published, as of the rollup. Raises ExplainError."""
     holding = {row.expectation.cluster for row in published.rows}
@@ -156,73 +138,37 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
     if (row := rows.get(subject.partition)) is None:
         partitions = f"{numbers[0]} to {numbers[-1]}" if numbers else "not published"
         raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {partitions}")
-    now = time.time()
-    usable = is_in_force(published.published.as_of, now, settings.expectations.max_age)
-    override = settings.make_overrides().get(cluster, subject.topic, now)
+    usable = is_in_force(published.published.as_of, time.time(), settings.expectations.max_age)
     alarms = published.published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
-    verdicts = {number: _published_verdict(one, override, usable=usable) for number, one in rows.items()}
-    judged, more = verdicts[subject.partition], row.further
-    learned = usable and override is None
+    listed = numbers if subject.partition is None else []
     return make_record(
         cluster,
         subject.topic,
         subject.partition,
         as_of=row.expectation.as_of,
-        **judged,
-        suspect_from=_seconds(more.get("suspect_from")) if learned and judged["last_advance"] is not None else None,
-        retired_from=compute_retirement(judged["last_advance"], judged["expected_by"]),
-        missed_slots=more.get("missed_slots") if learned else None,
-        observed_until=_seconds(more.get("observed_until")),
+        **_published_verdict(row),
+        missed_slots=row.further.get("missed_slots"),
+        observed_until=_seconds(row.further.get("observed_until")),
         owner=settings.make_owners().get(cluster, subject.topic),
-        override=None if override is None else describe_override(override),
         expectation=describe_expectation(row.expectation, published.published.published_at, in_force=usable),
-        weekly_scores=_weekly_scores(row),
         past_alarms=None if alarms is None else asdict(alarms),
-        partitions=[]
-        if subject.partition is not None
-        else [{"partition": number, **verdicts[number]} for number in numbers],
+        partitions=[{"partition": number, **_published_verdict(rows[number])} for number in listed],
     )
 
 
-def _published_verdict(row: TopicRow, override: TopicOverride | None, *, usable: bool) -> dict[str, Any]:
-    """Return the verdict as of the rollup, that of an ``override`` if any; ``learning`` where it is not ``usable``."""
+def _published_verdict(row: TopicRow) -> dict[str, Any]:
+    """Return the verdict as of the rollup, as ``describe_verdict`` does that of a poll."""
     found, more = row.expectation, row.further
-    facts = StreamFacts(
-        as_of=found.as_of,
-        topic=found.topic,
-        partition=found.partition,
-        verdict=str(Verdict.LEARNING),
-        last_advance=found.last_advance,
-        observed_until=_seconds(more.get("observed_until")),
-    )
-    if override is not None:
-        return describe_verdict(_overrule(facts, override))
-    if not usable:
-        return describe_verdict(facts, "learning: no expectation of it is in force")
-    facts = replace(
-        facts,
-        verdict=found.verdict,
-        incident=found.incident,
-        silence_score=more.get("silence_score"),
-        expected_by=_seconds(more.get("expected_by")),
-    )
-    return describe_verdict(facts, found.evidence)
-
-
-def _overrule(facts: StreamFacts, override: TopicOverride) -> StreamFacts:
-    """Return the same with the verdict that the configuration gives the silence, as far as it is proved."""
-    last, until = facts.last_advance, facts.observed_until
-    silences = Silences.blank(1, since=0.0, until=0.0)
-    if last is not None and until is not None:
-        silences = Silences.blank(1, there=True, known=True, advanced=True, since=last, until=max(last, until))
-    judged = overrule_silences(silences, override.max_silence_seconds, override.retired, facts.as_of)
-    return replace(
-        facts,
-        verdict=VERDICTS[judged.verdict[0]],
-        expected_by=replace_nan(judged.expected_by[0]),
-        override=override,
-        silence=silences.silence(0),
-    )
+    last, until = found.last_advance, _seconds(more.get("observed_until"))
+    return {
+        "verdict": found.verdict,
+        "evidence": found.evidence,
+        "incident": found.incident,
+        "silence_score": more.get("silence_score"),
+        "last_advance": last,
+        "silence_seconds": None if last is None or until is None else max(0.0, until - last),
+        "expected_by": _seconds(more.get("expected_by")),
+    }
 
 
 def _seconds(at: datetime | None) -> float | None:

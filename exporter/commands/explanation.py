@@ -33,8 +33,6 @@ def explain(record: Record, source: str, now: float) -> Iterator[str]:
     if record["partitions"]:
         yield ""
         yield from _partitions(record["partitions"])
-    yield ""
-    yield from _changes(record)
 
 
 def _labelled(label: str, text: str) -> str:
@@ -180,7 +178,8 @@ def _partitions(partitions: Sequence[Record]) -> Iterator[str]:
                 yield _labelled("", next(one["evidence"] for one in partitions if one["partition"] == numbers[0]))
 
 
-def _changes(record: Record) -> Iterator[str]:
+def explain_changes(record: Record) -> Iterator[str]:
+    """Yield what would change a verdict that an exporter gives now."""
     override, verdict = record["override"], record["verdict"]
     yield "what would change the verdict"
     if override is not None:

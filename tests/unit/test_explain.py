@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from exporter.commands.explain import ExplainError, Subject, explanation_of, write
-from exporter.commands.explanation import explain
+from exporter.commands.explanation import explain, explain_changes
 from exporter.domain.groups.consumer_groups import GroupState, NoTimeLag
 from exporter.domain.groups.readers import explain_unknown, find_readers, groups_in
 from exporter.domain.groups.sweep import GroupSweep
@@ -20,7 +20,6 @@ from exporter.domain.judging.current_facts import (
     compute_retirement,
     describe_config,
     describe_expectation,
-    describe_override,
     describe_verdict,
     make_record,
 )
@@ -77,8 +76,7 @@ def explained(history: Path, subject: str, cluster: str | None = None, **setting
 def lines_of(**known: Any) -> list[str]:
     """The lines about a topic of which these facts are known."""
     silence, row, judgement = (known.pop(name, None) for name in ("silence", "expectation", "judgement"))
-    facts = facts_of(row, silence, NOW, judgement=judgement, override=known.get("override"))
-    known["override"] = known.get("override") and describe_override(known["override"])
+    facts = facts_of(row, silence, NOW, judgement=judgement)
     record = make_record(
         "prod",
         "orders",
@@ -92,7 +90,7 @@ def lines_of(**known: Any) -> list[str]:
         expectation=row and describe_expectation(row, None, in_force=True),
         **known,
     )
-    return list(explain(record, "http://exporter:9797", NOW))
+    return [*explain(record, "http://exporter:9797", NOW), *explain_changes(record)]
 
 
 def starting(lines: list[str], *labels: str) -> list[str]:
@@ -118,15 +116,15 @@ def test_a_topic_and_a_partition_are_explained_as_in_the_golden_file(
         (3 * DAY, "8d", r"published .*, 3 d ahead\n", "stale         from the future (wrong clock)"),
     ],
 )
-def test_expectations_of_another_time_are_shown_but_not_used(
+def test_expectations_of_another_time_are_shown_and_called_stale(
     ahead: float, max_age: str, published: str, stale: str, tmp_path: Path
 ) -> None:
-    """Past their age, or dated by a rollup under a wrong clock: the verdict is learning, and the line says why."""
+    """Past their age, or dated by a rollup under a wrong clock: the verdict is as published, with a line of why."""
     publish(tmp_path, replace(office(0, 4), as_of=NOW + ahead))
     text = explained(tmp_path, "orders:0", expectations={"max_age": max_age})
-    assert "verdict       learning" in text
+    assert "verdict       quiet" in text
     assert re.search(published, text) and stale in text
-    assert "- silence past" not in text
+    assert "what would change" not in text, "an exporter may know better"
 
 
 def test_an_unknown_name_gets_similar_names(tmp_path: Path) -> None:
@@ -271,61 +269,12 @@ def test_what_was_dead_before_the_first_poll_is_not_said_to_be_retired_later() -
     assert starting(lines, "  - (suspect since ")
     assert "  - one record: live at the next poll" in lines
     assert not starting(lines, "  - silence past ")
-
-
-def test_what_was_held_as_of_the_rollup_stays_held(tmp_path: Path) -> None:
-    """Nobody knows whether the incident goes on: verdict and line are those of the rollup, of partitions too."""
-    evidence = "silent 26 h; held: 12 of 40 topics fell silent together about Mon 2026-03-02 10:00 UTC"
-    publish(tmp_path, *(office(number, 26, verdict="held", evidence=evidence) for number in (None, 0)))
-    text = explained(tmp_path, "orders")
-    assert "verdict       held" in text and f"evidence      {evidence}" in text
-    assert "partitions    1 held" in text
-    assert "verdict       held" in explained(tmp_path, "orders:0")
-
-
-LIMIT = {"topics": "ord.*", "max_silence": "2h"}
-
-
-@pytest.mark.parametrize(
-    ("override", "verdict", "rule"),
-    [
-        ({"topics": "orders", "retired": True}, "retired", "retired"),
-        ({"topics": "orders", "muted_until": "2026-03-09"}, "muted", "muted until Mon 2026-03-09 00:00 UTC"),
-        (LIMIT, "dead", "dead past 2 h"),
-    ],
-)
-@pytest.mark.parametrize("max_age", ["8d", "1m"])
-def test_an_override_decides_where_only_files_tell(
-    override: dict[str, Any], verdict: str, rule: str, max_age: str, tmp_path: Path
-) -> None:
-    """Also one that the rollup did not know, and where what it published is too old."""
-    publish(tmp_path, office(None, 4), office(0, 4))
-    text = explained(tmp_path, "orders", overrides=[override], expectations={"max_age": max_age})
-    why = (
-        f"silent 3 h 40 min (since Tue 2026-03-03 08:00 UTC); {rule}, as the configuration says of {override['topics']}"
-    )
-    assert f"verdict       {verdict}\nevidence      {why}\n" in text
-    assert f"by            the configuration (overrides), for {override['topics']}: {rule}\n" in text
-    assert f"partitions    1 {verdict}\n" in text
-    assert "- the configuration: it overrides all that was learned" in text and "one record" not in text
-
-
-def test_an_override_that_has_ended_or_is_of_another_topic_decides_nothing(tmp_path: Path) -> None:
-    """The verdict is the published one."""
-    publish(tmp_path, office(None, 4))
-    others = [{**LIMIT, "topics": "refunds"}, {"topics": "orders", "muted_until": "2026-03-03T11:00"}]
-    text = explained(tmp_path, "orders", overrides=others)
-    assert "verdict       quiet" in text and "\nby " not in text
-
-
-def record_of(history: Path, **settings: object) -> dict[str, Any]:
-    """What is published of the topic, as JSON has it."""
-    made = Settings.model_validate({"history": {"folder": str(history)}, **settings})
-    return explanation_of(Subject.parse("orders"), made, None, "not asked").record
+    lines = lines_of(silence=Silence(NOW - 4 * HOUR, NOW, True), expectation=office(0, 4))
+    assert "  - silence past Tue 2026-03-31 08:00 UTC: retired" in lines
+    assert [line.rpartition(": ")[2] for line in starting(lines, "  - silence past ")] == ["suspect", "dead", "retired"]
 
 
 def test_the_score_of_the_wall_clock_is_not_compared_with_limits_of_the_traffic_clock(tmp_path: Path) -> None:
-    """It is a number in JSON, in which only the limit of ``dead`` is the same."""
+    """It is a number in JSON only."""
     publish(tmp_path, by_wall(partition=None, as_of=NOW - 1200, last_advance=NOW - 4 * HOUR))
-    assert record_of(tmp_path)["silence_score"] == pytest.approx(2.0 * (4 * HOUR - 1200) / (5 * HOUR))
     assert "\nscore " not in explained(tmp_path, "orders")

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,6 @@ from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
 from exporter.settings.schema import Settings
 from exporter.state.monitor import Monitor
-from exporter.web.config_file import WebConfigFile
 from tests.demo.broker import free_port
 from tests.lookup_answers import Answer
 from tests.monitors import served
@@ -39,7 +37,6 @@ def scene(
     history: Path,
     silent_hours: Mapping[str, Sequence[float]],
     monkeypatch: pytest.MonkeyPatch,
-    published: Sequence[Expectation] = (),
     source: TableSource | None = None,
 ) -> Scene:
     """Topics whose partitions are silent for so long, polled by an exporter; partition n is led by broker n."""
@@ -53,8 +50,8 @@ def scene(
         for number, each in enumerate(hours):
             key = TopicPartition(topic, number)
             source.offsets[key], source.leaders[key] = (0, 10, NOW - each * HOUR), number
-    if published or rows:
-        publish(history, *(published or rows), weekly_scores=[0.5, None])
+    if rows:
+        publish(history, *rows)
     settings = Settings.model_validate(
         {
             "clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}],
@@ -71,38 +68,10 @@ def scene(
 
 
 @contextmanager
-def asked(monitor: Monitor, *config: WebConfigFile) -> Iterator[str]:
+def asked(monitor: Monitor) -> Iterator[str]:
     """The address of an exporter with this monitor."""
-    with served(monitor, *config) as server:
+    with served(monitor) as server:
         yield f"{server.scheme}://{server.address}"
-
-
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    """What the command prints as JSON."""
-    assert run(["explain", *arguments, "--format", "json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
-
-
-def alike(exporter: Scene, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """What the API answers of each place; the command prints the same."""
-    history, monitor = exporter
-    found = []
-    with asked(monitor) as url:
-        for subject, path in PLACES.items():
-            found.append(get(f"{url}/api/v1/explain/prod/{path}", timeout=20).json())
-            shown = printed(capsys, subject, "--url", url, "--history", str(history))
-            assert shown == found[-1]
-    return found
-
-
-def test_the_command_prints_what_the_api_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One document with the same values."""
-    for answered in alike(scene(tmp_path, {"orders": (1, 2)}, monkeypatch), capsys):
-        assert (answered["owner"], answered["expectation"]["in_force"]) == ("team-a", True)
-        assert answered["incident"] is None
 
 
 def test_both_say_by_which_incident_a_topic_and_its_partitions_are_held(
@@ -110,11 +79,18 @@ def test_both_say_by_which_incident_a_topic_and_its_partitions_are_held(
 ) -> None:
     """Twenty topics of thirty fell silent together: topic and partitions are held by one incident, not dead.
 
-    A partition that was dead long before is held with its topic. The start page says it first.
+    A partition that was dead long before is held with its topic. The start page says it first. The command prints what
+    the API answers.
     """
     others = {f"bills-{number}": (6, 6) if number < 19 else (0.5, 0.5) for number in range(29)}
     made = scene(tmp_path, {"orders": (6, 90), **others}, monkeypatch)
-    whole, one = alike(made, capsys)
+    found = []
+    with asked(made[1]) as url:
+        for subject, path in PLACES.items():
+            found.append(get(f"{url}/api/v1/explain/prod/{path}", timeout=20).json())
+            assert run(["explain", subject, "--format", "json", "--url", url]) == 0
+            assert json.loads(capsys.readouterr().out) == found[-1]
+    whole, one = found
     explanations = [whole, one, *whole["partitions"]]
     assert {each["verdict"] for each in explanations} == {"held"}
     assert len({each["incident"] for each in explanations} - {None}) == 1
@@ -137,7 +113,7 @@ def test_without_an_answer_the_published_files_are_read(
     assert run(["explain", "orders", "--format", "json"]) == 0
     shown = capsys.readouterr()
     assert f"as of the last rollup; exporter: http://{nobody} cannot" in shown.err
-    assert json.loads(shown.out)["weekly_scores"] == [0.5, None]
+    assert json.loads(shown.out)["verdict"] == "live"
     assert run(["explain", "refunds"]) == ExitCode.FOUND
     failed = capsys.readouterr().err
     assert "nothing is known of refunds" in failed and "published: the last rollup did not know the topic" in failed

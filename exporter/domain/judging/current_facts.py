@@ -170,14 +170,11 @@ def _siblings(found: Assessment, topic: int) -> dict[str, int]:
     }
 
 
-def describe_verdict(row: StreamFacts, line: str | None = None) -> dict[str, Any]:
-    """Return the verdict of a stream and the facts behind it, as values for JSON.
-
-    ``line`` is its evidence, where that was worded before.
-    """
+def describe_verdict(row: StreamFacts) -> dict[str, Any]:
+    """Return the verdict of a stream and the facts behind it, as values for JSON."""
     return {
         "verdict": str(row.verdict),
-        "evidence": evidence(row) if line is None else line,
+        "evidence": evidence(row),
         "incident": row.incident,
         "silence_score": row.silence_score,
         "last_advance": row.last_advance,
