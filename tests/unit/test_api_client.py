@@ -21,17 +21,12 @@ from tests.unit.test_state import scene
     ("given", "message"),
     [
         (["--url", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked: [Errno 111] Connection refused"),
-        (["--url", "http://user:hidden@127.0.0.1:1/"], "http://127.0.0.1:1/ cannot be asked"),
+        (["--url", "http://user:hidden@127.0.0.1:1/"], "with a user by --username"),
         (["--url", "file:///etc/passwd"], "--url must be http://HOST:PORT or https://HOST:PORT"),
-        ([], "http://127.0.0.1:1 cannot be asked"),
-        (["--config", "/nowhere.yaml"], "/nowhere.yaml cannot be read: No such file or directory"),
     ],
 )
-def test_what_cannot_be_asked_is_named(
-    given: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_asked_is_named(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With the reason and without the password."""
-    monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", "127.0.0.1:1")
     assert run(["explain", "orders", *given]) != 0
     error = capsys.readouterr().err
     assert message in error and "hidden" not in error
@@ -77,8 +72,6 @@ def test_a_protected_exporter_is_asked(
     monkeypatch.chdir(folder)
     assert run(["explain", "orders", "--url", url, *CA, *PAIR, *USER]) == 0
     assert capsys.readouterr().out.startswith("orders, cluster prod")
-    assert run(["explain", "orders", "--url", url.replace("//", "//ops:correct%20horse@"), *CA, *PAIR]) == 0
-    assert "correct" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
