@@ -31,7 +31,6 @@ LONG = (
     "spark/test_failures.py",
     "integration/test_versions.py",
     "spark/test_cluster.py",
-    "integration/test_client_restarts.py",
     "integration/test_object_storage.py",
     "integration/test_demo.py",
     "spark/test_object_storage.py",

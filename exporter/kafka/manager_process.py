@@ -38,9 +38,8 @@ class ManagerProcess:
 
     def __init__(self) -> None:
         """Start it; it is not waited for. Raises OSError or RuntimeError where this host allows no more."""
-        self.answered = 0
-        """The number of calls that have ended."""
-        self.settled_bytes = 0
+        self.answered = False
+        """Whether a call has ended."""
         self.overdue: str | None = None
         """How long a call was waited for, if it was too long."""
         self.proxies: dict[Any, BaseProxy] = {}

@@ -2,7 +2,7 @@
 
 librdkafka (2.16.1) aborts its process where an assertion fails, such as when the connection of a coordinator drops
 during a request (its issue 4605), and some connections never recover (5301). The exporter itself loads no librdkafka.
-A process that ends, hangs, grows or stays blind is ended, and another one starts with the next call.
+A process that ends, hangs or stays blind is ended, and another one starts with the next call.
 """
 
 from __future__ import annotations
@@ -20,21 +20,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from exporter.domain.formatting import size
 from exporter.domain.polls.readings import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.manager_process import ManagerProcess
 
 log = logging.getLogger(__name__)
 
-GROWTH_BYTES = 512 * 2**20
-"""A process that uses this much more memory than after its first calls has a leak, and is replaced."""
-
-_SETTLED_CALLS = 20
 _FAILURES = 5
 """A client that cannot reach its cluster so many times in a row may be blind: its process is replaced."""
 
-_LONGEST_DELAY = 60.0
+_PAUSE = 10.0
+"""Seconds without a process after one that ended before its first answer: the next one may fare no better."""
 
 _STARTS_OR_ENDS_WITHIN = 30.0
 """Seconds that a new process gets in addition to those of its first call, and a client to close."""
@@ -67,8 +63,6 @@ class Restart(StrEnum):
     """It ended: an assertion in librdkafka, or it was killed."""
     HUNG = "hung"
     """It did not answer within the time limit of a call."""
-    MEMORY = "memory"
-    """It used far more memory than after its first calls."""
     FAILING = "failing"
     """It could not reach the cluster several times in a row; a new client may."""
 
@@ -87,7 +81,6 @@ class ClientProcess:
         self._lock = threading.RLock()
         self._closed = self._leaving = False
         self._running: ManagerProcess | None = None
-        self._ends_in_a_row = 0
         self._not_before = 0.0
         # At exit the standard library would wait for it, and it ends with SIGKILL only.
         atexit.register(self._leave)
@@ -128,7 +121,7 @@ class ClientProcess:
                 proxy: Any = running.proxy_of(client)
                 result = proxy._callmethod("call", (path, arguments, keywords))  # noqa: SLF001 - documented for proxies
         except (SourceError, ValueError):
-            self._take_answer(running)
+            running.answered = True
             raise
         except (EOFError, OSError):
             # A call that took too long would do so again; those beside it are made again.
@@ -136,7 +129,7 @@ class ClientProcess:
             detail = self._end(running)
             self._wait_if_leaving()
             raise kind(Reason.CLIENT_FAILED, detail) from None
-        self._take_answer(running)
+        running.answered = True
         return result
 
     def let_go(self, client: RemoteClient) -> None:
@@ -174,12 +167,8 @@ class ClientProcess:
         """Return the process, a new one where there is none. Raises SourceError."""
         if self._closed:
             raise SourceError(Reason.CLIENT_FAILED, "the Kafka client was closed; next step: none, the exporter ends")
-        if (running := self._running) is not None:
-            grown = (self.memory or 0) - running.settled_bytes if running.answered >= _SETTLED_CALLS else 0
-            if not running.alive:
-                self._end(running)
-            elif grown > GROWTH_BYTES:  # calls of others that are under way are made again
-                self._end(running, Restart.MEMORY, f"holds {size(grown)} more than after its first calls")
+        if self._running is not None and not self._running.alive:
+            self._end(self._running)
         if self._running is None:
             if (delay := self._not_before - time.monotonic()) > 0:
                 raise SourceError(
@@ -190,25 +179,13 @@ class ClientProcess:
             try:
                 self._running = ManagerProcess()
             except (OSError, RuntimeError) as error:  # no process, file or thread more
-                self._wait_longer()
+                self._not_before = time.monotonic() + _PAUSE
                 raise SourceError(
                     Reason.CLIENT_FAILED,
                     f"the Kafka client could not be started: {getattr(error, 'strerror', None) or error}; next step: "
                     "allow this exporter more processes, files or memory",
                 ) from None
         return self._running
-
-    def _take_answer(self, running: ManagerProcess) -> None:
-        running.answered += 1
-        self._ends_in_a_row = 0
-        if running.answered == _SETTLED_CALLS:
-            running.settled_bytes = self.memory or 0
-
-    def _wait_longer(self) -> None:
-        """Start no process for a while: at once after the first end in a row, then after twice as long each time."""
-        if self._ends_in_a_row:
-            self._not_before = time.monotonic() + min(_LONGEST_DELAY, 2.0 ** (self._ends_in_a_row - 1))
-        self._ends_in_a_row += 1
 
     def _end(self, running: ManagerProcess, why: Restart = Restart.ENDED, how: str = "") -> str:
         """End a process, and count it once; return what a call that was under way says."""
@@ -220,8 +197,8 @@ class ClientProcess:
             known = self._running is running
             if known:
                 self._running = None
-                if why in (Restart.ENDED, Restart.HUNG):
-                    self._wait_longer()
+                if not running.answered:
+                    self._not_before = time.monotonic() + _PAUSE
         if known:
             level = logging.INFO if why is Restart.FAILING else logging.WARNING
             log.log(level, "cluster %s: the Kafka client %s; a new one starts", self._cluster, how)

@@ -236,8 +236,8 @@ EXPORTER_METRICS = describe_metrics(
             "topic_liveness_topics_without_settings": "Topics whose settings (timestamp type, retention) could not be "
             "read last time, by reason; unauthorized: no DESCRIBE_CONFIGS right.",
             "topic_liveness_client_restarts_total": "Processes with the Kafka clients of a cluster that were "
-            "replaced, by reason. ended: an assertion in librdkafka, or killed; hung: no answer in time; memory: it "
-            "grew by 512 MiB; failing: it could not reach the cluster several times in a row.",
+            "replaced, by reason. ended: an assertion in librdkafka, or killed; hung: no answer in time; failing: it "
+            "could not reach the cluster several times in a row.",
             "topic_liveness_history_windows_dropped_total": "History windows lost, by reason.",
             "topic_liveness_history_write_failures_total": "Spool writes that failed, by reason; the rows are kept "
             "and retried.",
