@@ -18,8 +18,7 @@ from pydantic import (
 )
 
 from exporter.domain.history.retention import KEPT_DAYS
-from exporter.domain.overrides import Overrides
-from exporter.domain.owners import Owners
+from exporter.domain.overrides import Overrides, Owners
 from exporter.settings.delivery import DeliverySettings, LinkSettings, ReportSettings
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import parse_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 from exporter.collectors.poller import Poller
-from exporter.domain.owners import Owners
+from exporter.domain.overrides import Owners
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.verdicts import TopicOwner
 from exporter.state.monitor import Monitor
