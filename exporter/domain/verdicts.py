@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -83,8 +83,31 @@ OF_ALL_PARTITIONS = (Verdict.DEAD, Verdict.SUSPECT, Verdict.RETIRED, Verdict.HEL
 ``TopicLivenessPartitionsDead`` leaves out the same ones, but for ``suspect`` topics, whose partitions may be dead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryFacts:
+    """What was learned of a stream, as far as evidence shows it. Moments are Unix seconds; None: unknown."""
+
+    rule: str = NO_RULE
+    slot_seconds: float = 3600.0
+    max_silence_seconds: float | None = None
+    polled_from: float | None = None
+    """Its first poll."""
+    schedule: Schedule | None = None
+    rests: Sequence[Rest] | None = None
+    history_start: float | None = None
+    observed_seconds: float | None = None
+    largest_silence_seconds: float | None = None
+    largest_silence_end: float | None = None
+    largest_missed: float | None = None
+    weeks: int | None = None
+    active_slots: int | None = None
+
+
+HISTORY_FACTS = tuple(column.name for column in fields(HistoryFacts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation(HistoryFacts):
     """What the exporter needs to judge a silence live; a row of the published expectations.
 
     ``partition`` None means the topic as the union of its partitions. ``last_advance`` and ``end_offset`` are those
@@ -95,7 +118,7 @@ class Expectation:
     in its place, have the score (ln(U + ``clock_step``) - ``log_mean``) / ``log_spread``. Up to ``pause_slots`` a
     silence is a pause like earlier ones. Without either the verdict is learning. The clock stands still in ``rests``.
     A silence that only a drop of the fleet (``falling``) makes unusual is held while that lasts. What was dead at
-    ``polled_from``, the first poll, is ``retired``. From ``history_start`` on the fields only explain.
+    ``polled_from``, the first poll, is ``retired``. What is known from ``history_start`` on only explains.
     """
 
     cluster: str
@@ -107,9 +130,6 @@ class Expectation:
     last_advance: float | None
     verdict: str
     evidence: str
-    rule: str
-    slot_seconds: float
-    max_silence_seconds: float | None
     suspect_silence_seconds: float | None
     suspect_score: float | None
     dead_score: float | None
@@ -118,17 +138,7 @@ class Expectation:
     log_mean: float | None = None
     log_spread: float | None = None
     pause_slots: float | None = None
-    polled_from: float | None = None
-    schedule: Schedule | None = None
-    rests: Sequence[Rest] | None = None
     falling: OngoingDrop | None = None
-    history_start: float | None = None
-    observed_seconds: float | None = None
-    largest_silence_seconds: float | None = None
-    largest_silence_end: float | None = None
-    largest_missed: float | None = None
-    weeks: int | None = None
-    active_slots: int | None = None
     replication: str | None = None
     incident: str | None = None
 

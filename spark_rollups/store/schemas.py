@@ -6,6 +6,8 @@ which a table is partitioned.
 
 from __future__ import annotations
 
+from inspect import get_annotations
+
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -50,7 +52,7 @@ def optional(schema: StructType) -> StructType:
 def columns_of(row: type) -> list[StructField]:
     """Return a column for each field of a class of the core, whose values are rows; nullable where it may be None."""
     columns = []
-    for name, annotation in row.__annotations__.items():
+    for name, annotation in [each for base in row.__mro__ for each in get_annotations(base).items()]:
         kind = str(getattr(annotation, "__forward_arg__", annotation))  # those of a NamedTuple are references
         if name in MOMENTS:
             found: DataType = TIME

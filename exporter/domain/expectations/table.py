@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -61,7 +60,7 @@ class DictionaryColumn(Generic[T]):
         codes = np.where(there, np.cumsum(there) - 1, -1).astype(np.int32)
         return cls(codes, [one for one in values if one is not None])
 
-    def __getitem__(self, rows: Rows | slice) -> DictionaryColumn[T]:
+    def __getitem__(self, rows: Rows) -> DictionaryColumn[T]:
         return DictionaryColumn(self.codes[rows], self.values)
 
     def value(self, row: int) -> T | None:
@@ -73,25 +72,15 @@ class DictionaryColumn(Generic[T]):
         """Return what is made of each row's value, [n]; ``none`` where it has no value."""
         return np.array([*map(made, self.values), none])[self.codes]
 
-    def sort(self) -> DictionaryColumn[T]:
-        """Return the same with sorted values."""
-        order = sorted(range(len(self.values)), key=self.values.__getitem__)  # type: ignore[arg-type]
-        place = np.full(len(order) + 1, -1, np.int32)
-        place[order] = np.arange(len(order))
-        return DictionaryColumn(place[self.codes], [self.values[number] for number in order])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpectationTable:
-    """n expectations, a column [n] each, in the order of cluster, topic (itself first) and partition.
-
-    In columns of numbers NaN means unknown.
-    """
+    """n expectations, a column [n] each, in the order of ``stream``. In columns of numbers NaN means unknown."""
 
     profiles: Profiles
     """What each hour of the week counts; shared by all rows and clusters."""
     texts: Mapping[str, DictionaryColumn[str]]
-    """By the names in TEXTS; clusters and topics are sorted."""
+    """By the names in TEXTS."""
     figures: Mapping[str, Floats]
     """By the names in FIGURES."""
     number: Rows
@@ -99,7 +88,7 @@ class ExpectationTable:
     partition: Numbers
     """The number of the partition, or WHOLE_TOPIC."""
     stream: NDArray[np.int64]
-    """A number for each topic and partition, in their order."""
+    """A number for each topic and partition: the topic's code, then WHOLE_TOPIC or the partition."""
     end_offset: Offsets
     """Invalid where ``ended`` is False."""
     ended: Flags
@@ -127,7 +116,6 @@ class ExpectationTable:
 
         ``partition`` is invalid where ``whole``, ``profile`` an index into ``rates`` [p, 168]; ``others`` are columns.
         """
-        texts = {**texts, **{name: texts[name].sort() for name in ("cluster", "topic")}}
         numbers = np.where(whole, WHOLE_TOPIC, partition).astype(np.int32)
         deadlines = np.array([one.deadlines for one in schedule.values], rates.dtype).reshape(
             len(schedule.values), HOURS
@@ -145,7 +133,7 @@ class ExpectationTable:
             **others,
         )
         cluster = texts["cluster"].codes
-        order = np.lexsort((table.stream, cluster))
+        order = np.lexsort((cluster, table.stream))
         last = np.ones(len(order), np.bool_)
         last[:-1] = (np.diff(table.stream[order]) != 0) | (np.diff(cluster[order]) != 0)
         return table.part(order[last])
@@ -153,7 +141,7 @@ class ExpectationTable:
     def __len__(self) -> int:
         return len(self.number)
 
-    def part(self, rows: Rows | slice) -> ExpectationTable:
+    def part(self, rows: Rows) -> ExpectationTable:
         """Return some rows."""
         columns: dict[str, Any] = {each.name: getattr(self, each.name)[rows] for each in fields(self)[3:]}
         texts = {name: column[rows] for name, column in self.texts.items()}
@@ -179,12 +167,8 @@ class ExpectationTable:
         )
 
     def select_cluster(self, name: str) -> ExpectationTable:
-        """Return the rows of a cluster; nothing is copied."""
-        clusters = self.texts["cluster"]
-        code = bisect_left(clusters.values, name)
-        if clusters.values[code : code + 1] != [name]:
-            return self.part(slice(0, 0))
-        return self.part(slice(*np.searchsorted(clusters.codes, [code, code + 1]).tolist()))
+        """Return the rows of a cluster."""
+        return self.part(np.flatnonzero(self.texts["cluster"].column(lambda one: one == name, none=False)))
 
     def rows_of(
         self, topics: Sequence[str], topic_ids: Sequence[str | None], topic: Rows, partition: NDArray[np.int32]

@@ -24,16 +24,17 @@ from exporter.domain.polls.table import STATES, Snapshot
 from exporter.domain.replicas.comparison import REPLICA_STATES, Comparison, decode_not_compared
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.scoring.thresholds import PastAlarms
-from exporter.domain.verdicts import NO_RULE, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
+from exporter.domain.verdicts import (
+    HISTORY_FACTS,
+    NO_RULE,
+    VERDICT_CODES,
+    VERDICTS,
+    Expectation,
+    TopicOverride,
+    Verdict,
+)
 
 _LIVING = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)]
-
-_LEARNED = (
-    *("rule", "active_slots", "history_start", "weeks", "observed_seconds", "largest_silence_seconds"),
-    *("largest_silence_end", "largest_missed", "max_silence_seconds", "slot_seconds", "schedule", "rests"),
-    "polled_from",
-)
-"""The facts of a stream that an expectation has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +86,7 @@ def find_facts(one: ClusterFacts, rows: Sequence[int], *, topics: bool) -> list[
         known |= {"last_advance": replace_nan(last), "suspect_from": replace_nan(suspect)}
         known["expected_by"] = replace_nan(dead if math.isnan(dead_from) else dead_from)
         if expectation is not None:
-            known |= {name: getattr(expectation, name) for name in _LEARNED}
+            known |= {name: getattr(expectation, name) for name in HISTORY_FACTS}
             known["baseline_of"] = expectation.last_advance
             if expectation.last_advance == known["last_advance"] and expectation.verdict == verdict:
                 known["replication"] = expectation.replication

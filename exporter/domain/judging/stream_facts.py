@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from exporter.domain.groups.readers import Readership
 from exporter.domain.learning.drops import OngoingDrop
-from exporter.domain.learning.rest_days import Rest
-from exporter.domain.learning.schedule import Schedule
-from exporter.domain.learning.traffic_clock import HOUR
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import NO_RULE, TopicOverride
+from exporter.domain.verdicts import HistoryFacts, TopicOverride
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamFacts:
-    """What is known of one judged stream: all that its evidence line shows. Moments are Unix seconds; None: unknown.
-
-    Those from ``rule`` to ``polled_from`` are named as in ``Expectation``, the others as in the table ``verdicts``.
-    """
+class StreamFacts(HistoryFacts):
+    """What is known of one judged stream: all that its evidence line shows. Moments are Unix seconds; None: unknown."""
 
     as_of: float
     topic: str
@@ -31,20 +24,6 @@ class StreamFacts:
     observed_until: float | None = None
     """Up to then polls prove its silence."""
     unreadable_since: float | None = None
-    rule: str = NO_RULE
-    active_slots: int | None = None
-    history_start: float | None = None
-    weeks: int | None = None
-    observed_seconds: float | None = None
-    largest_silence_seconds: float | None = None
-    largest_silence_end: float | None = None
-    largest_missed: float | None = None
-    max_silence_seconds: float | None = None
-    slot_seconds: float = HOUR
-    schedule: Schedule | None = None
-    rests: Sequence[Rest] | None = ()
-    polled_from: float | None = None
-    """Its first poll."""
     missed_slots: float | None = None
     suspect_from: float | None = None
     expected_by: float | None = None
