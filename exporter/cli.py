@@ -18,14 +18,17 @@ from exporter import __version__
 from exporter.commands.audit_options import audit
 from exporter.commands.jobs import deliver, report, rollup
 from exporter.commands.options import (
+    Checked,
     check_properties,
     client_settings,
+    cluster_option,
     clusters_named,
     config_option,
     exporter_options,
     job_settings,
     print_any_text,
     source_options,
+    topic_option,
     warn_of_exposed,
 )
 from exporter.commands.usage import CONFIGURATION, DOCTOR, OFFSETS, OVERVIEW, Commands
@@ -142,7 +145,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
 
 @topic_liveness.command()
 @source_options
-@click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
+@cluster_option
 @click.option("--horizon", metavar="DURATION", help="How far to look back; else backfill.horizon (56d).")
 @click.option("--slot", metavar="DURATION", help="Length of a slot; else backfill.slot (1h). Must divide an hour.")
 @click.option("--again", is_flag=True, help="Also of partitions whose history an earlier backfill wrote.")
@@ -182,15 +185,21 @@ for _job in (rollup, report, deliver):
     topic_liveness.add_command(_job)
 
 
+def _parse_subject(text: str) -> object:
+    from exporter.commands.explain import Subject
+
+    return Subject.parse(text)
+
+
 @topic_liveness.command()
-@click.argument("subject", metavar="TOPIC[:PARTITION]")
+@click.argument("subject", metavar="TOPIC[:PARTITION]", type=Checked(_parse_subject))
 @config_option
 @exporter_options
 @click.option("--history", metavar="DIR", help="Ask no exporter: read what is published in this history folder.")
 @click.option("--cluster", metavar="NAME", help="The cluster, where several have the topic.")
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def explain(
-    subject: str,
+    subject: Any,
     config: Path | None,
     url: str | None,
     history: str | None,
@@ -214,17 +223,13 @@ def explain(
     from exporter.commands import explain as explaining
     from exporter.commands.api_client import Access, ApiError
 
-    try:
-        parsed = explaining.Subject.parse(subject)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="TOPIC[:PARTITION]") from None
     settings = job_settings(config, history, None)
     try:
         exporter = (
             explaining.UNASKED if history and url is None else explaining.exporter_for(url, settings, Access(**access))
         )
-        with show_waiting(f"asking for {parsed.topic}"):
-            found = explaining.explanation_of(parsed, settings, cluster, exporter)
+        with show_waiting(f"asking for {subject.topic}"):
+            found = explaining.explanation_of(subject, settings, cluster, exporter)
     except (ApiError, explaining.ExplainError) as error:
         click.echo(f"Error: {error}", err=True)
         return ExitCode.NOT_STARTED if isinstance(error, ApiError) else ExitCode.FOUND
@@ -234,22 +239,28 @@ def explain(
     return ExitCode.DONE
 
 
+def _parse_time(text: str) -> object:
+    from exporter.commands.offsets import parse_time
+
+    return parse_time(text)
+
+
 @topic_liveness.command(epilog=OFFSETS)
-@click.option("--topic", "topics", multiple=True, metavar="REGEX", help="Topics whose whole name matches; repeatable.")
-@click.option("--time", "times", multiple=True, required=True, metavar="TIME", help="What to look up; repeatable.")
+@topic_option
+@click.option(
+    "--time",
+    "times",
+    multiple=True,
+    required=True,
+    type=Checked(_parse_time),
+    metavar="TIME",
+    help="What to look up; repeatable.",
+)
 @source_options
-@click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
+@cluster_option
 @click.option("--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets.")
 @click.option("--format", "style", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def offsets(
-    topics: tuple[str, ...],
-    times: tuple[str, ...],
-    config: Path | None,
-    bootstrap_server: str | None,
-    cluster: str | None,
-    internal: bool,
-    style: str,
-) -> int:
+def offsets(config: Path | None, bootstrap_server: str | None, cluster: str | None, **wanted: Any) -> int:
     """Print offsets at a time, or why there are none.
 
     Examples:
@@ -264,14 +275,13 @@ def offsets(
     """
     from exporter.commands import offsets as listing
 
-    wanted = listing.OffsetsRequest.parse(times, topics, time.time(), internal=internal)
     settings = client_settings(config, bootstrap_server)
-    return listing.list_to(sys.stdout, sys.stderr, clusters_named(settings, cluster), settings, wanted, style)
+    return listing.list_to(sys.stdout, sys.stderr, clusters_named(settings, cluster), settings, **wanted)
 
 
 @topic_liveness.command(epilog=DOCTOR)
 @source_options
-@click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
+@cluster_option
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | None, style: str) -> int:
     """Check what the exporter needs, and say how to fix it.

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
-import click
 import numpy as np
 
 from exporter.backfill.audit import AuditReader
@@ -30,8 +29,6 @@ from exporter.domain.judging.audit import (
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory.sources import make_backfill_source, make_log_size_client
 from exporter.kafka.process import RemoteClient
-from exporter.settings.quantities import parse_duration
-from exporter.settings.rules import check_regex
 from exporter.settings.schema import ClusterSettings, Settings
 from exporter.storage.files import put
 
@@ -50,33 +47,6 @@ class AuditOptions:
     style: str = "table"
     output: Path | None = None
     verbose: bool = False
-
-    @classmethod
-    def parse(
-        cls,
-        topics: Sequence[str],
-        silent_for: str | None,
-        sort: str,
-        style: str,
-        output: Path | None,
-        *,
-        verbose: bool,
-    ) -> Self:
-        """Check the values of options. Raises click.BadParameter with the rule and the value."""
-        for pattern in topics:
-            try:
-                check_regex(pattern)
-            except ValueError as error:
-                raise click.BadParameter(f"{error}, got {pattern!r}", param_hint="--topic") from None
-        seconds = None
-        if silent_for is not None:
-            try:
-                seconds = parse_duration(silent_for)
-            except ValueError as error:
-                raise click.BadParameter(f"{error}, got {silent_for!r}", param_hint="--silent-for") from None
-        if output is not None and not output.parent.is_dir():
-            raise click.BadParameter(f"must be in a folder that exists, got {str(output)!r}", param_hint="--output")
-        return cls(topics, sort, seconds, style, output, verbose)
 
 
 def audit_to(

@@ -8,9 +8,17 @@ from typing import Any
 
 import click
 
-from exporter.commands.options import client_settings, clusters_named, source_options
+from exporter.commands.options import (
+    Checked,
+    client_settings,
+    cluster_option,
+    clusters_named,
+    source_options,
+    topic_option,
+)
 from exporter.commands.usage import VerbatimHelp
 from exporter.logs import set_up_logging
+from exporter.settings.quantities import parse_duration
 
 _SORTS = ("urgency", "silence", "bytes", "topic", "owner")
 _STYLES = ("table", "json", "html")
@@ -18,9 +26,14 @@ _STYLES = ("table", "json", "html")
 
 @click.command(cls=VerbatimHelp)
 @source_options
-@click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
-@click.option("--topic", "topics", multiple=True, metavar="REGEX", help="Topics whose whole name matches; repeatable.")
-@click.option("--silent-for", metavar="DURATION", help="Only topics that are silent for that long, such as 30d.")
+@cluster_option
+@topic_option
+@click.option(
+    "--silent-for",
+    type=Checked(parse_duration),
+    metavar="DURATION",
+    help="Only topics that are silent for that long, such as 30d.",
+)
 @click.option("--sort", type=click.Choice(_SORTS), default="urgency", show_default=True)
 @click.option("--format", "style", type=click.Choice(_STYLES), default="table", show_default=True)
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of standard output.")
@@ -44,7 +57,9 @@ def audit(config: Path | None, bootstrap_server: str | None, cluster: str | None
     """
     from exporter.commands import audit as auditing
 
-    checked = auditing.AuditOptions.parse(**wanted)
+    checked = auditing.AuditOptions(**wanted)
+    if checked.output is not None and not checked.output.parent.is_dir():
+        raise click.BadParameter("must be in a folder that exists", param_hint="--output")
     settings = client_settings(config, bootstrap_server)
     # What it could not read stands in its output; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)

@@ -37,7 +37,7 @@ class Subject:
         """Read ``TOPIC`` or ``TOPIC:PARTITION``. Raises ValueError with the rule."""
         match = re.fullmatch(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,9}))?", text, re.ASCII)
         if match is None:
-            raise ValueError(f"must be TOPIC or TOPIC:PARTITION, such as orders:3, got {text!r}")
+            raise ValueError("must be TOPIC or TOPIC:PARTITION, such as orders:3")
         return cls(match[1], None if match[2] is None else int(match[2]))
 
 

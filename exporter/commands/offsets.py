@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple, TextIO
 
-import click
 import numpy as np
 
 from exporter.backfill.cutoff import read_logs
@@ -41,7 +39,6 @@ from exporter.domain.polls.table import STATE_CODES, STATES, UNREADABLE
 from exporter.domain.ports import Clock, OffsetSource, SourceError
 from exporter.factory.sources import make_source, make_tier_client
 from exporter.settings.quantities import parse_duration
-from exporter.settings.rules import check_regex
 from exporter.settings.schema import ClusterSettings, Settings
 from exporter.waiting import show_waiting
 
@@ -53,8 +50,6 @@ _RULE = (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999."""
-
-_IN_TABLE = ("cluster", "topic", "partition", "time", "offset", "timestamp", "reason")
 
 
 class Spec(StrEnum):
@@ -85,67 +80,46 @@ class Gap(StrEnum):
     NO_RECORD_SINCE = "no-record-since"
     """The partition has records, but none at or after the time."""
     NOTHING_TIERED = "nothing-tiered"
-    NOT_ASKED = "not-asked"
-    """No client for tiers is installed."""
 
 
 class OffsetRow(NamedTuple):
-    """One partition at one time. Unknown values are None; ``timestamp`` is in Unix seconds.
+    """One partition at one time, as JSON has it. Unknown values are None.
 
     ``reason`` is set where there is no offset, where a record has no timestamp, and where the timestamp lies in the
     future. LATEST and EARLIEST are positions, not records: they never have a timestamp. ``partition`` is None for a
     topic that could not be described.
     """
 
+    cluster: str
     topic: str
     partition: int | None
-    time: Time
+    time: str
     offset: int | None = None
-    timestamp: float | None = None
+    timestamp: str | None = None
+    """ISO 8601."""
+    timestamp_ms: int | None = None
     reason: State | Reason | Gap | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsRequest:
-    """The values of the command line; empty ``topics`` means the configured topics."""
-
-    times: Sequence[Time]
-    topics: Sequence[str] = ()
-    internal: bool = False
-
-    @classmethod
-    def parse(
-        cls, times: Sequence[str], topics: Sequence[str], now: float, *, internal: bool = False
-    ) -> OffsetsRequest:
-        """Check the values of ``--time`` and ``--topic``; ``now`` is Unix seconds. Raises click.BadParameter."""
-        for pattern in topics:
-            try:
-                check_regex(pattern)
-            except ValueError as error:
-                raise click.BadParameter(f"{error}, got {pattern!r}", param_hint="--topic") from None
-        # Each once: two spellings of a time are one.
-        parsed = dict.fromkeys(parse_time(text.strip(), now) for text in times)
-        return cls(list(parsed), list(dict.fromkeys(topics)), internal)
-
-
-def parse_time(text: str, now: float) -> Time:
-    """Read a value of ``--time``; ``now`` is Unix seconds. Raises click.BadParameter."""
+def parse_time(text: str) -> Time:
+    """Read a value of ``--time``. Raises ValueError with the rule."""
+    text = text.strip()
     if text in set(Spec):
         return Spec(text)
     try:
-        ms = _milliseconds(text, now)
+        ms = _milliseconds(text)
     except (ValueError, OverflowError):
         ms = -1
     if not 0 <= ms <= _LAST_MS:
-        raise click.BadParameter(f"{_RULE}; got {text!r}", param_hint="--time")
+        raise ValueError(_RULE)
     return ms / 1000
 
 
-def _milliseconds(text: str, now: float) -> int:
+def _milliseconds(text: str) -> int:
     if re.fullmatch(r"\d+", text, re.ASCII):
         return int(text)
     if re.fullmatch(r"-\d.*[a-z]", text, re.ASCII):
-        return math.ceil((now - parse_duration(text[1:])) * 1000)
+        return math.ceil((SystemClock().now() - parse_duration(text[1:])) * 1000)
     read = datetime.fromisoformat(text)
     moment = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
     # The first record at or after a moment: a part of a millisecond is rounded up.
@@ -157,59 +131,50 @@ def list_to(
     errors: TextIO,
     clusters: Iterable[ClusterSettings],
     settings: Settings,
-    request: OffsetsRequest,
+    times: Sequence[Time],
+    topics: Sequence[str] = (),
+    *,
     style: str,
-    connect: Callable[[ClusterSettings, Settings], OffsetSource] = make_source,
+    internal: bool = False,
 ) -> int:
     """Write the offsets of ``clusters`` to ``out``, as ``table`` or ``json``; return the exit code.
 
-    ``errors`` gets a line for each cluster that fails, also where only its tiers fail, and for each pattern that
-    matches no topic.
+    Without ``topics`` these are of the configured ones. ``errors`` gets a line for each cluster that fails, and for
+    each pattern that matches no topic.
     """
-    complete = True
-    lines: list[dict[str, Any]] = []
+    problems: list[str] = []
+    rows: list[OffsetRow] = []
     answered: list[Metadata] = []
     for cluster in clusters:
-        source = connect(narrow_topics(cluster, request.topics, internal=request.internal), settings)
+        source = make_source(narrow_topics(cluster, topics, internal=internal), settings)
         try:
             with ExitStack() as ending:
                 ending.callback(source.close)
-                with show_waiting(f"reading {cluster.name}"):
-                    metadata = source.metadata()
+                ending.enter_context(show_waiting(f"looking up offsets of {cluster.name}"))
                 tier = None
-                if TIERED.intersection(request.times):
-                    try:
-                        tier = ending.enter_context(make_tier_client(cluster, settings))
-                        tier.wants()  # connects
-                    except SourceError as error:
-                        tier = None
-                        print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
-                        complete = False
-                with show_waiting(f"looking up offsets of {cluster.name}"):
-                    rows = list_offsets(source, metadata, request.times, SystemClock(), tier=tier)
+                if TIERED.intersection(times):
+                    tier = ending.enter_context(make_tier_client(cluster, settings))
+                    tier.wants()  # connects
+                metadata = source.metadata()
+                rows += list_offsets(cluster.name, source, metadata, list(dict.fromkeys(times)), SystemClock(), tier)
         except SourceError as error:
-            print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
-            complete = False
-            continue
-        answered.append(metadata)
-        complete = complete and not any(
-            isinstance(row.reason, Reason) or row.reason is State.UNSUPPORTED for row in rows
-        )
-        lines += [_fields(cluster.name, row) for row in rows]
-    for problem in _unmatched(request, answered):
+            problems.append(f"cluster {cluster.name}: {error.detail}")
+        else:
+            answered.append(metadata)
+    problems += _unmatched(topics, answered)
+    for problem in problems:
         print(f"Error: {problem}", file=errors)
-        complete = False
     if style == "json":
-        text = ",\n".join(map(json.dumps, lines))
-        out.write(f"[\n{text}\n]\n" if lines else "[]\n")
+        text = ",\n".join(json.dumps(row._asdict()) for row in rows)
+        out.write(f"[\n{text}\n]\n" if rows else "[]\n")
     else:
-        _write_table(out, lines)
-    return ExitCode.DONE if complete else ExitCode.FOUND
+        _write_table(out, rows)
+    return ExitCode.FOUND if problems or any(isinstance(row.reason, Reason) for row in rows) else ExitCode.DONE
 
 
-def _unmatched(request: OffsetsRequest, answered: Sequence[Metadata]) -> Iterator[str]:
+def _unmatched(topics: Sequence[str], answered: Sequence[Metadata]) -> Iterator[str]:
     """Yield the patterns that match no topic of any cluster that answered."""
-    for pattern in request.topics:
+    for pattern in topics:
         if answered and all(pattern in metadata.unmatched for metadata in answered):
             if any(pattern in metadata.only_internal for metadata in answered):
                 yield f"--topic {pattern!r} matches internal topics only; to see them add --internal"
@@ -218,60 +183,50 @@ def _unmatched(request: OffsetsRequest, answered: Sequence[Metadata]) -> Iterato
                     f"--topic {pattern!r} matches no visible topic; it must match the whole name, and the principal "
                     "needs DESCRIBE on the topic"
                 )
-    if not request.topics and answered and not any(metadata.topics for metadata in answered):
+    if not topics and answered and not any(metadata.topics for metadata in answered):
         yield "the configured topics (topics.include, topics.exclude) match no visible topic"
 
 
-def _fields(cluster: str, row: OffsetRow) -> dict[str, Any]:
-    return {
-        "cluster": cluster,
-        "topic": row.topic,
-        "partition": row.partition,
-        "time": str(row.time) if isinstance(row.time, Spec) else iso(row.time),
-        "offset": row.offset,
-        "timestamp": None if row.timestamp is None else iso(row.timestamp),
-        "timestamp_ms": None if row.timestamp is None else round(row.timestamp * 1000),
-        "reason": None if row.reason is None else str(row.reason),
-    }
-
-
-def _write_table(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
+def _write_table(out: TextIO, rows: Sequence[OffsetRow]) -> None:
     """Write aligned columns, with the cluster only where there are several."""
-    names = [name for name in _IN_TABLE if name != "cluster" or len({row["cluster"] for row in rows}) > 1]
-    cells = [names, *([_cell(name, row[name]) for name in names] for row in rows)]
+    hidden = {"timestamp_ms"} if len({row.cluster for row in rows}) > 1 else {"timestamp_ms", "cluster"}
+    names = [name for name in OffsetRow._fields if name not in hidden]
+    cells = [names]
+    for row in rows:
+        known = {name: "-" if value is None else str(value) for name, value in row._asdict().items()}
+        cells.append([known[name] for name in names[:-1]] + [row.reason or ""])
     out.writelines(f"{line}\n" for line in align(cells, [names.index("partition"), names.index("offset")]))
 
 
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return "" if name == "reason" else "-"
-    return str(value)
-
-
 def list_offsets(
-    source: OffsetSource, metadata: Metadata, times: Sequence[Time], clock: Clock, *, tier: Any = None
-) -> list[OffsetRow]:
-    """Return a row for each partition of ``metadata`` and each of ``times``, by topic, partition and time.
+    cluster: str, source: OffsetSource, metadata: Metadata, times: Sequence[Time], clock: Clock, tier: Any = None
+) -> Iterator[OffsetRow]:
+    """Yield a row for each partition of ``metadata`` and each of ``times``, by topic, partition and time.
 
-    ``times`` must not repeat; those in ``TIERED`` are looked up only with ``tier``, a ``TierClient``. A failure of one
-    partition is in its rows.
+    ``times`` must not repeat; those in ``TIERED`` need ``tier``, a ``TierClient``. A failure of one partition is in its
+    rows.
     """
     layout, leader = metadata.membership.layout, metadata.membership.leader
     lookups = _OffsetLookups(source, metadata, clock)
-    found = {time: lookups.find(time, tier) for time in times}
-    rows = []
+    shown = {time: str(time) if isinstance(time, Spec) else iso(time) for time in times}
+    found = {shown[time]: lookups.find(time, tier) for time in times}
     for name in layout.topics:
         refused, part = metadata.topics[name].reason, layout.rows_of(name)
         if refused is not None and part.start == part.stop:
-            rows += [OffsetRow(name, None, time, reason=refused) for time in times]
+            yield from (OffsetRow(cluster, name, None, time, reason=refused) for time in found)
         for row in range(part.start, part.stop):
             for time, (answers, reason) in found.items():
-                offset = int(answers.offset[row]) if answers.found[row] else None
-                why = refused or Reason.NO_LEADER if leader[row] == NO_LEADER else reason[row]
-                rows.append(
-                    OffsetRow(name, int(layout.partition[row]), time, offset, replace_nan(answers.timestamp[row]), why)
+                at = replace_nan(answers.timestamp[row])
+                yield OffsetRow(
+                    cluster,
+                    name,
+                    int(layout.partition[row]),
+                    time,
+                    offset=int(answers.offset[row]) if answers.found[row] else None,
+                    timestamp=None if at is None else iso(at),
+                    timestamp_ms=None if at is None else round(at * 1000),
+                    reason=refused or Reason.NO_LEADER if leader[row] == NO_LEADER else reason[row],
                 )
-    return rows
 
 
 class _OffsetLookups:
@@ -279,14 +234,11 @@ class _OffsetLookups:
 
     def __init__(self, source: OffsetSource, metadata: Metadata, clock: Clock) -> None:
         self._source, self._metadata, self._clock = source, metadata, clock
-        self._leader = metadata.membership.leader
-        self._led = np.flatnonzero(self._leader != NO_LEADER)
+        self._led = metadata.membership.leader != NO_LEADER
         self._future_after = clock.now() + FUTURE_SLACK_SECONDS
 
     def find(self, time: Time, tier: Any) -> tuple[Answers, Strings]:
         """Look up one time of every partition."""
-        if time in TIERED and tier is None:
-            return Answers.make_blank(len(self._leader)), objects([Gap.NOT_ASKED] * len(self._leader))
         if time is Spec.MAX_TIMESTAMP:
             answers, reason = self._find_newest()
         elif isinstance(time, Spec):
@@ -297,12 +249,12 @@ class _OffsetLookups:
         return answers, reason
 
     def _find_position(self, spec: Spec, tier: Any) -> tuple[Answers, Strings]:
-        answers, membership = Answers.make_blank(len(self._leader)), self._metadata.membership.part(self._led)
+        rows, answers = np.flatnonzero(self._led), Answers.make_blank(len(self._led))
+        membership = self._metadata.membership.part(rows)
         if spec in TIERED:
-            answers.put(self._led, tier.tier(spec, membership))
+            answers.put(rows, tier.tier(spec, membership))
         else:
-            look_up = self._source.ends if spec is Spec.LATEST else self._source.starts
-            answers.put(self._led, look_up(membership))
+            answers.put(rows, (self._source.ends if spec is Spec.LATEST else self._source.starts)(membership))
         answers.timestamp[:] = np.nan
         reason = _REASONS[answers.reason]
         nothing = Gap.NOTHING_TIERED if spec is Spec.LATEST_TIERED else Reason.MISSING_ANSWER
@@ -311,8 +263,8 @@ class _OffsetLookups:
 
     def _find_since(self, time: float) -> tuple[Answers, Strings]:
         # The newest records first: one that is written meanwhile is found.
-        newest, state, why = self._read_logs(by_spec=False)
-        answers = self._by_time(self._leader != NO_LEADER, np.full(len(self._leader), time))
+        newest, state, why = self._logs
+        answers = self._find_first(self._led, np.full(len(self._led), time))
         none = (answers.reason == ANSWERED) & ~answers.found
         dated, later = np.isin(state, _DATED), np.nan_to_num(newest.timestamp) >= time
         reason = np.where(none, why, _REASONS[answers.reason])
@@ -323,41 +275,31 @@ class _OffsetLookups:
         return answers, reason
 
     def _find_newest(self) -> tuple[Answers, Strings]:
-        newest, state, reason = self._read_logs(by_spec=True)
-        newest = newest[np.arange(len(newest))]  # other times look at it too
-        newest.found[:] &= np.isin(state, _DATED) & ~np.isnan(newest.timestamp)
-        newest.timestamp[~newest.found] = np.nan
-        reason[newest.found] = None
+        newest, state, why = self._logs
+        known = newest.found & np.isin(state, _DATED) & ~np.isnan(newest.timestamp)
         # Brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310): without a look-up that confirms it, it is unknown.
         # Later timestamps became END_OF_TIME, so that a look-up of it may find another record.
-        asked = newest.found & (newest.timestamp < END_OF_TIME)
-        confirmed = self._by_time(asked, newest.timestamp)
-        lost = asked & ~confirmed.found
-        reason[lost] = _REASONS[confirmed.reason[lost]]
-        reason[lost & (confirmed.reason <= ANSWERED)] = Reason.HIDDEN
-        newest.offset[asked], newest.found[asked] = confirmed.offset[asked], confirmed.found[asked]
-        newest.timestamp[confirmed.found] = confirmed.timestamp[confirmed.found]
-        return newest, reason
+        answers = self._find_first(known & (newest.timestamp < END_OF_TIME), newest.timestamp)
+        reason = np.where(known, _REASONS[answers.reason], why)
+        reason[known & ~answers.found & (answers.reason <= ANSWERED)] = Reason.HIDDEN
+        unconfirmed = known & ~answers.found
+        answers.timestamp[unconfirmed] = newest.timestamp[unconfirmed]
+        return answers, reason
 
     @cached_property
-    def _logs(self) -> tuple[Answers, Answers, Answers]:
-        return read_logs(self._source, self._metadata, self._led, self._clock)[1:]
-
-    def _read_logs(self, *, by_spec: bool) -> tuple[Answers, Codes, Strings]:
-        """Return the newest records, the states, and why there is no newest record."""
-        first, last, newest = self._logs
+    def _logs(self) -> tuple[Answers, Codes, Strings]:
+        """The newest records, the states, and why there is no newest record."""
+        _, first, last, newest = read_logs(self._source, self._metadata, np.flatnonzero(self._led), self._clock)
         tiered = self._metadata.tiered[self._metadata.membership.layout.topic]
-        unable = [broker for broker, known in self._source.max_timestamp_supported().items() if by_spec and not known]
-        given = Circumstances(tiered, np.isin(self._leader, unable), self._future_after)
+        given = Circumstances(tiered, np.zeros_like(self._led), self._future_after)
         states, reasons = states_of(first.offset, last.offset, newest, given)
         unread = ~first.found | ~last.found
         failed = np.where(first.found, last.reason, first.reason)
-        failed[failed <= ANSWERED] = NO_ANSWER
-        why = np.where(reasons > ANSWERED, _REASONS[reasons], _STATES[states])
-        why[unread] = _REASONS[failed[unread]]
-        return newest, np.where(unread, UNREADABLE, states), why
+        reasons[unread] = np.where(failed <= ANSWERED, NO_ANSWER, failed)[unread]
+        states[unread] = UNREADABLE
+        return newest, states, np.where(states == UNREADABLE, _REASONS[reasons], _STATES[states])
 
-    def _by_time(self, wanted: Flags, times: Floats) -> Answers:
+    def _find_first(self, wanted: Flags, times: Floats) -> Answers:
         """Return the first record at or after the time of each wanted partition (Unix seconds)."""
         answers, rows = Answers.make_blank(len(wanted)), np.flatnonzero(wanted)
         milliseconds = np.round(times[rows] * 1000).astype(np.int64)

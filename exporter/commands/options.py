@@ -23,11 +23,42 @@ log = logging.getLogger(__name__)
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
+
+class Checked(click.ParamType[object]):
+    """A value that a function parses, which raises ValueError with the rule."""
+
+    def __init__(self, parse: Callable[[str], object]) -> None:
+        self.name = parse.__name__
+        self._parse = parse
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        """Return what it is parsed to; a value that breaks the rule is a misuse."""
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(f"{error}, got {value!r}", param, ctx)
+
+
+def _parse_pattern(text: str) -> str:
+    from exporter.settings.rules import check_regex
+
+    return check_regex(text)
+
+
 config_option = click.option(
     "-c", "--config", type=click.Path(path_type=Path), metavar="FILE", help="The configuration, a YAML file."
 )
 bootstrap_server_option = click.option(
     "--bootstrap-server", metavar="HOST:PORT", help="Instead of clusters in a file: one cluster, named 'default'."
+)
+cluster_option = click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
+topic_option = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    type=Checked(_parse_pattern),
+    metavar="REGEX",
+    help="Topics whose whole name matches; repeatable.",
 )
 
 

@@ -56,7 +56,7 @@ OFFSETS = """\
 TIME is one of:
   latest           one past the newest record
   earliest         the first record that the broker still has
-  max-timestamp    the record with the largest timestamp (brokers 3.0 and newer)
+  max-timestamp    the record with the largest timestamp
   earliest-local   the first record on the broker's own disk (3.5) *
   latest-tiered    the last record in the remote tier (3.9) *
   a point in time  the first record, in offset order, at or after it:
@@ -73,13 +73,11 @@ REASON, where offset or timestamp is missing or unusual:
   never-written, empty     no record was ever written, or all were deleted since
   no-record-since          all records are from before that time
   nothing-tiered           no record is in the remote tier
-  not-asked                earliest-local, latest-tiered: no client can look them up; see the error
   hidden-records           there are later records, and the broker does not find the first of them by time
   future                   the timestamp lies a minute ahead or more
   no-timestamp             the records have none (format before 0.10)
   pending                  the newest record is not yet visible, or not known for certain
   idle-in-tier             all records are in the remote tier, and none of them has a timestamp
-  unsupported              the broker does not support max-timestamp (before 3.0)
   no-leader, unauthorized, leader-unreachable, timed-out, ...: it could not be read
 
 JSON: cluster, topic, partition, time, offset, timestamp (ISO 8601, UTC), timestamp_ms,

@@ -136,9 +136,9 @@ def test_offsets_say_what_is_hidden(lingering: Broker, times: Sequence[float]) -
     """A time before records that the broker does not find is not the end of the log; the newest record is there."""
     source = Watch(lingering.bootstrap, [CLEANED]).source
     wanted: list[Time] = [times[-20], times[-1] + 1, Spec.MAX_TIMESTAMP]
-    rows = list_offsets(source, source.metadata(), wanted, SystemClock())
+    rows = list(list_offsets("c", source, source.metadata(), wanted, SystemClock()))
     assert [row.reason for row in rows] == [Reason.HIDDEN, Gap.NO_RECORD_SINCE, None]
-    assert (rows[-1].offset, rows[-1].timestamp) == (144, round(times[-1] * 1000) / 1000)
+    assert (rows[-1].offset, rows[-1].timestamp_ms) == (144, round(times[-1] * 1000))
 
 
 def test_segments_past_the_log_start_hide_no_death(lingering: Broker, bench: Workbench) -> None:
@@ -182,11 +182,11 @@ def test_before_3_8_a_batch_that_the_log_start_cuts_names_no_newest(kafka: Kafka
         assert (*seen(tied), tied.reason) == (State.UNREADABLE, 1, 3, None, Reason.HIDDEN)
         each.source.close()
     source = Watch(kafka.bootstrap, topics).source
-    rows = list_offsets(source, source.metadata(), [Spec.MAX_TIMESTAMP], SystemClock())
-    found = {row.topic: (row.offset, row.timestamp, row.reason) for row in rows}
+    rows = list(list_offsets("c", source, source.metadata(), [Spec.MAX_TIMESTAMP], SystemClock()))
+    found = {row.topic: (row.offset, row.timestamp_ms, row.reason) for row in rows}
     assert found == {
-        "cut-later": (2, newest, None),
-        "cut-known": (2, newest, None),
+        "cut-later": (2, round(newest * 1000), None),
+        "cut-known": (2, round(newest * 1000), None),
         "cut-tied": (None, None, Reason.HIDDEN),
     }
     windows, _, result, _ = run(kafka.bootstrap, "cut-tied")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.commands.offsets import OffsetsRequest, list_to
+from exporter.commands.offsets import list_to, parse_time
 from exporter.settings.schema import Settings
 from tests.demo.broker import Broker
 from tests.integration.kafka import Kafka
@@ -72,8 +72,8 @@ def ours(broker: Broker | Kafka, topics: str, *times: str, code: int = 0) -> lis
     kafka = {"bootstrap.servers": broker.bootstrap}
     settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
     out, errors = io.StringIO(), io.StringIO()
-    wanted = OffsetsRequest.parse(times, [topics], time.time())
-    assert list_to(out, errors, settings.clusters, settings, wanted, "json") == code, errors.getvalue()
+    wanted = list(map(parse_time, times))
+    assert list_to(out, errors, settings.clusters, settings, wanted, [topics], style="json") == code, errors.getvalue()
     rows: list[dict[str, object]] = json.loads(out.getvalue())
     return rows
 

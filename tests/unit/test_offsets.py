@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
 
 from exporter.cli import run
-from exporter.commands.offsets import Gap, OffsetRow, OffsetsRequest, Spec, list_offsets, list_to
+from exporter.commands.offsets import Gap, OffsetRow, Spec, list_offsets, list_to, parse_time
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
 from exporter.domain.polls.readings import Answers, Reason, State, TopicPartition
@@ -37,22 +36,22 @@ KEY = TopicPartition("orders", 0)
         ("9999-12-31T23:59:59.999Z", 253_402_300_799.999),
     ],
 )
-def test_times_are_parsed(text: str, seconds: float) -> None:
+def test_times_are_parsed(text: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A zone counts, without one it is UTC; plain digits are milliseconds; parts of a millisecond are rounded up."""
-    assert OffsetsRequest.parse([text, text], [], NOON).times == [seconds]
+    monkeypatch.setattr("exporter.clock.time.time", lambda: NOON)
+    assert parse_time(text) == seconds
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--time", "-1"], "Invalid value for --time: must be latest, earliest, "),
-        (["--time", "-7200"], "a time ago such as -2h; got '-7200'"),
+        (["--time", "-7200"], "Invalid value for '--time': must be latest, earliest, "),
         (["--time", "1969-12-31T23:59:59Z"], "a time from 1970 to 9999"),
-        (["--time", "1772539200000000"], "milliseconds since 1970, or a time ago such as -2h; got '1772539200000000'"),
-        (["--time", "latest", "--topic", "("], "Invalid value for --topic: must be a regular expression (missing ), "),
-        (["--time", "latest", "--cluster", "dr"], "--cluster must be one of default, got 'dr'"),
-        (["--time", "latest", "--format", "csv"], "'csv' is not one of 'table', 'json'"),
-        ([], "Missing option '--time'"),
+        (["--time", "1772539200000000"], "milliseconds since 1970, or a time ago such as -2h, got '1772539200000000'"),
+        (
+            ["--time", "latest", "--topic", "("],
+            "Invalid value for '--topic': must be a regular expression (missing ), ",
+        ),
     ],
 )
 def test_misuse_ends_with_2_and_names_the_option(
@@ -70,16 +69,12 @@ class Logs(TableSource):
     """A source whose partitions also answer by time: from (timestamp, offset) pairs in the order of offsets."""
 
     records: dict[TopicPartition, list[tuple[float | None, int]]] = field(default_factory=dict)
-    unsupported: bool = False
     remote_storage: bool = False
 
     def described(self) -> Metadata:
         known = super().described()
         config = TopicConfig("CreateTime", "delete", None, self.remote_storage)
         return replace(known, topics={name: replace(info, config=config) for name, info in known.topics.items()})
-
-    def max_timestamp_supported(self) -> Mapping[int, bool]:
-        return {1: not self.unsupported}
 
     def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         return answered(membership, rows, milliseconds, lambda key, at: self.failures.get(key) or self._first(key, at))
@@ -93,13 +88,13 @@ class Logs(TableSource):
 
 def rows(source: Logs, *times: Spec | float) -> list[OffsetRow]:
     """What the source is listed as; a minute past noon is the future."""
-    return list_offsets(source, source.metadata(), times, ManualClock(NOON))
+    return list(list_offsets("prod", source, source.metadata(), times, ManualClock(NOON)))
 
 
 def only_row(source: Logs, time: Spec | float) -> tuple[int | None, float | None, object]:
     """Offset, timestamp and reason of the one partition there is."""
     (row,) = rows(source, time)
-    return row.offset, row.timestamp, row.reason
+    return row.offset, None if row.timestamp_ms is None else row.timestamp_ms / 1000, row.reason
 
 
 def test_a_time_without_a_record_has_a_reason() -> None:
@@ -119,9 +114,8 @@ def test_a_record_found_has_its_own_time() -> None:
 
 
 def test_a_largest_timestamp_without_an_offset_has_a_reason() -> None:
-    """Not visible yet, not known to the broker, or nothing there at all."""
+    """Not visible yet, or nothing there at all."""
     assert only_row(Logs({KEY: (0, 9, NOON)}, pending={KEY}), Spec.MAX_TIMESTAMP) == (None, None, State.PENDING)
-    assert only_row(Logs({KEY: (0, 9, NOON)}, unsupported=True), Spec.MAX_TIMESTAMP) == (None, None, State.UNSUPPORTED)
     assert only_row(Logs({KEY: (0, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NO_TIMESTAMP)
     assert only_row(Logs({KEY: (9, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.EMPTY)
     assert only_row(Logs({KEY: (0, 0, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NEVER_WRITTEN)
@@ -187,24 +181,29 @@ def test_one_partition_that_fails_costs_itself_only() -> None:
 SETTINGS = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
 
 
-def written(source: Logs, style: str, *times: Spec | float) -> tuple[int, str, str]:
-    """Return the exit code, and what is written to standard output and error for one cluster."""
-    out, errors = io.StringIO(), io.StringIO()
-    code = list_to(out, errors, SETTINGS.clusters, SETTINGS, OffsetsRequest(times), style, lambda *_: source)
-    return code, out.getvalue(), errors.getvalue()
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """Lists a source; returns the exit code, and what is written to standard output and error."""
+
+    def write(source: Logs, style: str, *times: Spec | float) -> tuple[int, str, str]:
+        monkeypatch.setattr("exporter.commands.offsets.make_source", lambda *_: source)
+        out, errors = io.StringIO(), io.StringIO()
+        code = list_to(out, errors, SETTINGS.clusters, SETTINGS, times, style=style)
+        return code, out.getvalue(), errors.getvalue()
+
+    return write
 
 
-def test_an_unreadable_partition_gives_exit_code_1() -> None:
-    """The rows are written all the same."""
+def test_an_unreadable_partition_gives_exit_code_1(listed: Callable[..., tuple[int, str, str]]) -> None:
+    """The rows are written all the same, each time once."""
     source = Logs({KEY: (0, 5, NOON)}, failures={KEY: Answer(reason=Reason.UNAUTHORIZED)})
-    code, text, _ = written(source, "table", Spec.EARLIEST)
+    code, text, _ = listed(source, "table", Spec.EARLIEST, Spec.EARLIEST)
     assert (code, text.count("unauthorized")) == (1, 1)
 
 
 @pytest.mark.usefixtures("without_kafka_python")
-def test_without_kafka_python_the_other_offsets_are_printed() -> None:
-    """The rows of the tiers are not-asked, standard error says why, and the exit code is 1."""
-    code, text, errors = written(Logs({KEY: (0, 5, NOON)}), "json", Spec.LATEST, Spec.LATEST_TIERED)
-    assert [(row["offset"], row["reason"]) for row in json.loads(text)] == [(5, None), (None, "not-asked")]
-    assert code == 1
+def test_without_kafka_python_tiers_are_an_error_of_the_cluster(listed: Callable[..., tuple[int, str, str]]) -> None:
+    """Standard error says why, and the exit code is 1."""
+    code, text, errors = listed(Logs({KEY: (0, 5, NOON)}), "json", Spec.LATEST, Spec.LATEST_TIERED)
+    assert (code, text) == (1, "[]\n")
     assert errors.startswith("Error: cluster prod: kafka-python is not installed, ")
