@@ -50,6 +50,10 @@ class Owners(Entries[TopicOwner]):
         found = re.fullmatch(matching[0].topics, topic) if matching else None
         return None if found is None else found.expand(matching[0].owner) or None
 
+    def get_severity(self, cluster: str, topic: str) -> str | None:
+        """Return the severity that is set for a topic, None where there is none."""
+        return next((one.severity for one in self.match(cluster, topic)[:1]), None)
+
 
 class Overrides(Entries[TopicOverride]):
     """The configured overrides. The first one in force applies to a topic."""

@@ -161,12 +161,14 @@ class TopicOwner:
     r"""The owner of topics, by the configuration. The first one that matches a topic applies.
 
     ``topics`` is a regular expression that matches whole names, ``cluster`` None means every cluster. ``owner`` may
-    refer to groups of the name as ``re.Match.expand`` does: ``\1``, ``\g<team>``.
+    refer to groups of the name as ``re.Match.expand`` does: ``\1``, ``\g<team>``. ``severity`` is that of the alert on
+    a dead topic; None goes by who reads the topic.
     """
 
     topics: str
     owner: str
     cluster: str | None = None
+    severity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

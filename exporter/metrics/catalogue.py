@@ -121,7 +121,11 @@ TOPIC_METRICS = describe_metrics(
         },
         (*TOPIC, "verdict"): {
             "kafka_topic_partitions_by_verdict": "Number of partitions by verdict." + POLLED,
-            "kafka_topic_verdict": "1 for the verdict on the topic as the union of its partitions." + POLLED,
+        },
+        (*TOPIC, "verdict", "owner", "severity"): {
+            "kafka_topic_verdict": "1 for the verdict on the topic as the union of its partitions; owner and severity, "
+            "for alerts, by the setting owners; without one, warning where no group reads or has read it, else "
+            "critical." + POLLED,
         },
         (*TOPIC, "timestamp_type", "cleanup_policy", "remote_storage", "owner"): {
             "kafka_topic_info": "1; settings of the topic that affect its timestamps, and its owner by the setting "
@@ -215,7 +219,8 @@ EXPORTER_METRICS = describe_metrics(
             "topic_liveness_poll_duration_seconds": "How long a poll took.",
             "topic_liveness_client_resident_memory_bytes": "Memory (RSS) of the process with the Kafka clients of a "
             "cluster after the last poll. Absent while the process does not run.",
-            "topic_liveness_history_last_write_timestamp_seconds": "When history was last written, Unix seconds.",
+            "topic_liveness_history_last_write_timestamp_seconds": "When history was last written, else when the "
+            "exporter started, Unix seconds.",
             "topic_liveness_held_topics": "Topics that fell silent together, everywhere or at one leader, and are "
             "held as one incident; 0: none.",
             "topic_liveness_group_sweep_duration_seconds": "How long the last sweep over groups took.",

@@ -41,6 +41,8 @@ class GroupSeries:
         self._assigned = RowSeries(self._labels_of_topics)
         self._read_topics = RowSeries(self._labels_of_read_topics)
         self.shown: Samples = {}
+        self.without_readers: Collection[str] = ()
+        """Topics that no group reads or has read."""
 
     def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
         """Take a sweep; the series of deleted groups end. ``topics`` are all watched topics."""
@@ -62,11 +64,12 @@ class GroupSeries:
         found = find_readers(sweep, names)
         counts = {metric: (found.count(role), found.known) for metric, role in _READERS.items()}
         shown |= self._read_topics.update(names, counts)
-        self.shown = shown
+        nobody = found.known & ~np.any([values for values, _ in counts.values()], axis=0)
+        self.shown, self.without_readers = shown, {names[row] for row in np.flatnonzero(nobody).tolist()}
 
     def withdraw(self) -> None:
         """Remove every series: the values are too old."""
-        self.shown = {}
+        self.shown, self.without_readers = {}, ()
 
     def _labels_of_groups(self, names: Sequence[str]) -> list[str]:
         return [f'{self._cluster},consumergroup="{escape(name)}"' for name in names]

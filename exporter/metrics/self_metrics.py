@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from prometheus_client import (
@@ -126,13 +126,6 @@ class SelfMetrics:
         self.set("cluster_up", 0, kafka_cluster=cluster)
         for name in ("partitions", "held_topics", "topics_without_settings"):
             self.forget(name, kafka_cluster=cluster)
-
-    def start_sweep_counters(self, cluster: str, failures: Iterable[Reason]) -> None:
-        """Show counters of sweeps at 0 before the first ends: a rule sees that none ends well, and a first failure."""
-        for outcome in ("ok", "partial"):
-            self.add("group_sweeps_total", 0, kafka_cluster=cluster, outcome=outcome)
-        for reason in failures:
-            self.add("group_list_failures_total", 0, kafka_cluster=cluster, reason=reason)
 
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take note of a sweep over the consumer groups of a cluster."""

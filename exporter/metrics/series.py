@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicInfo
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import VERDICTS
-from exporter.metrics.lines import AgeColumn, Column, RowSeries, Samples, column_of, escape, mask_nan
+from exporter.metrics.lines import AgeColumn, Column, Labels, RowSeries, Samples, column_of, escape, mask_nan
 from exporter.metrics.partition_series import PartitionSeries
 
 _STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
@@ -24,7 +24,7 @@ _BROKERS = "kafka_brokers"
 
 _VERDICT_ORDER = sorted(range(len(VERDICTS)), key=VERDICTS.__getitem__)
 _VARIANTS = {_BY_VERDICT: [f',verdict="{VERDICTS[code]}"' for code in _VERDICT_ORDER]}
-_VERDICT_TAILS = [f',verdict="{verdict}"}} 1\n' for verdict in VERDICTS]
+_VERDICT_LABELS = np.array([f',verdict="{verdict}"' for verdict in VERDICTS], dtype=np.object_)
 
 
 class ClusterSeries:
@@ -33,24 +33,37 @@ class ClusterSeries:
     One thread updates, any thread renders what is ``shown``: it is replaced as a whole.
     """
 
-    def __init__(self, cluster: str, *, partition_switches: Collection[str], partitions: bool = True) -> None:
-        """With ``partitions`` False only series of topics are exposed."""
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        partition_switches: Collection[str],
+        partitions: bool = True,
+        severity_of: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        """With ``partitions`` False only series of topics are exposed.
+
+        ``severity_of`` is what the configuration sets for a topic.
+        """
         self._partitions = PartitionSeries(cluster, partition_switches) if partitions else None
         self._labels = f'{{kafka_cluster="{escape(cluster)}"'
-        self._settings = _SettingSeries()
+        self._settings = _SettingSeries(severity_of)
         self._records = _Records()
-        self._topics = RowSeries(self._labels_of, {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: str}, _VARIANTS)
+        self._topics = RowSeries(self._labels_of, {_VERDICT: str, _INFO: str}, _VARIANTS)
         self._cluster = RowSeries[str](lambda start: [start])
         self.shown: Samples = {}
 
-    def update(self, snapshot: Snapshot, assessment: Assessment) -> None:
-        """Take a good poll; the series of deleted topics and partitions end."""
+    def update(self, snapshot: Snapshot, assessment: Assessment, without_readers: Collection[str] = ()) -> None:
+        """Take a good poll; the series of deleted topics and partitions end.
+
+        ``without_readers`` are the topics that no consumer group reads or has read.
+        """
         topics = snapshot.table.layout.topics
         self._settings.update(snapshot.metadata, topics)
         visible = self._settings.visible
         columns = {
             name: (values, known & np.repeat(visible, len(values) // max(1, len(topics))))
-            for name, (values, known) in self._columns(snapshot, assessment).items()
+            for name, (values, known) in self._columns(snapshot, assessment, without_readers).items()
         }
         since = {_STALENESS: assessment.newest, _SILENCE: assessment.of_topics.last_advance}
         growing = {name: AgeColumn(np.where(visible, moments, np.nan)) for name, moments in since.items()}
@@ -68,7 +81,9 @@ class ClusterSeries:
     def _labels_of(self, topics: Sequence[str]) -> list[str]:
         return [f'{self._labels},topic="{escape(topic)}"' for topic in topics]
 
-    def _columns(self, snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
+    def _columns(
+        self, snapshot: Snapshot, assessment: Assessment, without_readers: Collection[str]
+    ) -> dict[str, Column]:
         judged = assessment.of_topics
         everywhere = np.ones(len(judged), dtype=np.bool_)
         verdicts = assessment.verdicts[:, _VERDICT_ORDER].ravel()
@@ -76,7 +91,7 @@ class ClusterSeries:
             "kafka_topic_partitions": (np.diff(snapshot.table.layout.first), everywhere),
             "kafka_topic_last_advance_timestamp_seconds": mask_nan(judged.last_advance),
             _BY_VERDICT: (verdicts, verdicts > 0),
-            _VERDICT: (judged.verdict, everywhere),
+            _VERDICT: (_VERDICT_LABELS[judged.verdict] + self._settings.label_alerts(without_readers), everywhere),
             "kafka_topic_expected_by_timestamp_seconds": mask_nan(judged.expected_by),
             "kafka_topic_silence_score": mask_nan(judged.score),
             "kafka_topic_records_total": (self._records.add(snapshot), everywhere),
@@ -110,17 +125,20 @@ class _Records:
 class _SettingSeries:
     """Settings of topics from the metadata; built again only when it changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, severity_of: Callable[[str], str | None]) -> None:
         self._metadata: Metadata | None = None
+        self._severity_of = severity_of
+        self._topics: Sequence[str] = ()
+        self._owners = self._severities = column_of([])
         self.visible: Flags = np.zeros(0, dtype=np.bool_)
         """False for topics of which neither partitions nor a description are known."""
         self.columns: dict[str, Column] = {}
 
-    def update(self, metadata: Metadata, topics: Iterable[str]) -> None:
+    def update(self, metadata: Metadata, topics: Sequence[str]) -> None:
         """Take the metadata of a poll; ``topics`` are its topics in the order of rows."""
         if metadata is self._metadata:
             return
-        self._metadata = metadata
+        self._metadata, self._topics = metadata, topics
         infos = [metadata.topics[name] for name in topics]
         retention = [info.config and info.config.retention_seconds for info in infos]
         self.visible = np.array([name not in metadata.invisible for name in topics], dtype=np.bool_)
@@ -129,6 +147,15 @@ class _SettingSeries:
             _INFO: (column_of(list(map(_described, infos))), np.array(described, dtype=np.bool_)),
             "kafka_topic_retention_seconds": mask_nan(np.array(retention, dtype=np.float64)),
         }
+        self._owners = column_of([f',owner="{escape(info.owner or "")}"' for info in infos])
+        self._severities = column_of([self._severity_of(name) or "" for name in topics])
+
+    def label_alerts(self, without_readers: Collection[str]) -> Labels:
+        """Return owner and severity of each topic, as the end of a series that is 1, for alerts on it."""
+        read = np.array([name not in without_readers for name in self._topics], dtype=np.bool_)
+        severities = np.where(self._severities != "", self._severities, np.where(read, "critical", "warning"))
+        labels: Labels = self._owners + ',severity="' + severities + '"} 1\n'
+        return labels
 
 
 def _described(info: TopicInfo) -> str:

@@ -206,6 +206,9 @@ class Service:
     def _cluster(self, cluster: ClusterSettings, source: RemoteClient) -> ClusterTasks:
         poll, last = self._settings.poll_of(cluster), self._last_states.pop(cluster.name, None)
         history = self._history(cluster.name, poll.interval, last)
+        if history is not None:
+            labels = {"kafka_cluster": cluster.name}
+            self.monitor.self_metrics.set("history_last_write_timestamp_seconds", self._clock.now(), **labels)
         watches = [watch for watch in self._watches if cluster.name in (watch.source, watch.target)]
         first: list[SnapshotSink] = [] if history is None else [history]
         collectors = build_cluster(

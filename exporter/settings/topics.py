@@ -18,6 +18,7 @@ from exporter.settings.rules import (
     Section,
     check_time_zone,
     parse_moment,
+    require_match,
     require_range,
 )
 
@@ -99,6 +100,8 @@ class OwnerSettings(TopicSettings):
 
     owner: Owner
     r"""The owner; `\1` is the first group of the pattern."""
+    severity: Annotated[str, require_match(r"[A-Za-z][A-Za-z0-9_-]*", "must be a word, such as warning")] | None = None
+    """Severity of TopicLivenessTopicDead; without it `warning` where no group reads the topic, else `critical`."""
 
     @model_validator(mode="after")
     def _groups_exist(self) -> Self:
@@ -110,4 +113,4 @@ class OwnerSettings(TopicSettings):
 
     def make_owner(self) -> TopicOwner:
         """Return it as the domain object."""
-        return TopicOwner(self.topics, self.owner, self.cluster)
+        return TopicOwner(self.topics, self.owner, self.cluster, self.severity)

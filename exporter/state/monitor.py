@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +13,7 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.judging.current_facts import ClusterFacts
 from exporter.domain.judging.detection import Detector
 from exporter.domain.judging.readers_and_copies import mark_dead_sources
-from exporter.domain.polls.readings import PollFailure, Reason
+from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import Clock
 from exporter.domain.replicas.comparison import Comparison
@@ -37,12 +35,6 @@ log = logging.getLogger("exporter.state")
 
 UPKEEP = ("expectations", "spool")
 """The steps of upkeep: read expectations, keep the spool within its limits."""
-
-_WRITE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
-"""Why a write to the spool mostly fails."""
-
-_LIST_FAILURES = (Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR, Reason.OTHER, Reason.TIMED_OUT)
-"""Why brokers mostly do not list their consumer groups."""
 
 
 class Monitor:
@@ -77,26 +69,28 @@ class Monitor:
     def _new(self, cluster: ClusterSettings) -> Cluster:
         name, groups = cluster.name, self._settings.groups_of(cluster)
         self.self_metrics.set("cluster_up", 0, kafka_cluster=name)
-        self._count_from_zero(name)
+        # At 0 from the start: an alert on the increase of a counter misses what it first has.
+        for loss in Loss:
+            self.self_metrics.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=loss)
+        for why in Restart:
+            self.self_metrics.add("client_restarts_total", 0, kafka_cluster=name, reason=why)
         if groups.enabled:
-            self.self_metrics.start_sweep_counters(name, _LIST_FAILURES)
+            self.self_metrics.add("group_sweeps_total", 0, kafka_cluster=name, outcome="ok")
         shown = self._settings.metrics
         partitions = shown.granularity == "partition"
         return Cluster(
             name,
-            ClusterSeries(name, partition_switches=shown.partition, partitions=partitions),
+            ClusterSeries(
+                name,
+                partition_switches=shown.partition,
+                partitions=partitions,
+                severity_of=partial(self._settings.make_owners().get_severity, name),
+            ),
             GroupSeries(name, partitions=partitions),
             self._settings.poll_of(cluster),
             groups,
             detector=Detector(self._expectations_of(name, None)),
         )
-
-    def _count_from_zero(self, cluster: str) -> None:
-        """Show the counters of a cluster at 0: an alert on the increase of a counter misses what it first has."""
-        counted = {"history_windows_dropped": Loss, "client_restarts": Restart}
-        for name, reasons in {**counted, "history_write_failures": map(os.strerror, _WRITE_ERRORS)}.items():
-            for reason in reasons:
-                self.self_metrics.add(f"{name}_total", 0, kafka_cluster=cluster, reason=reason)
 
     def _expectations_of(self, name: str, change: ClusterChange | None) -> ExpectationSet:
         """Return what is published of a cluster, nothing where that is of another one before the ``change``."""
@@ -122,7 +116,7 @@ class Monitor:
         with self._lock:
             cluster.polled_at = self._clock.monotonic()
             cluster.poll_seconds = snapshot.duration_seconds
-        cluster.series.update(snapshot, assessment)
+        cluster.series.update(snapshot, assessment, cluster.groups.without_readers)
         self._exposition.forget()
         cluster.snapshot, cluster.assessment, cluster.failure = snapshot, assessment, None
         self.self_metrics.take_poll(snapshot)

@@ -43,21 +43,6 @@ from tests.programs import program
         ("prometheusRule.extraGroups[0].rules[0].record=up:up,prometheusRule.extraGroups[0].rules[0].expr=up", "name"),
         ("prometheusRule.runbookUrl=docs.example.org/runbook", "runbookUrl"),
         ("prometheusRule.runbookUrl=https://wiki.example.org/#/runbook", "runbookUrl"),
-        ("prometheusRule.severities[0].severity=critical", "match"),
-        (
-            (
-                "prometheusRule.enabled=true,"
-                "prometheusRule.severities[0].severity=critical,prometheusRule.severities[0].match.topic=(["
-            ),
-            "missing closing ]",
-        ),
-        (
-            (
-                "prometheusRule.enabled=true,serviceMonitor.enabled=true,"
-                "prometheusRule.severities[0].severity=critical,prometheusRule.severities[0].match.ownr=payments"
-            ),
-            "kafka_topic_info has no label ownr",
-        ),
         (
             "serviceMonitor.enabled=true,serviceMonitor.basicAuth.username.key=u,serviceMonitor.authorization.type=Bearer",
             "basicAuth and authorization: the operator refuses both at once",

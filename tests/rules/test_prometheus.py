@@ -25,11 +25,8 @@ from tests.waiting import until
 ROOT = Path(__file__).parents[2]
 EXPOSITION = ROOT / "tests" / "golden" / "exposition.txt"
 ALIVE = EXPOSITION.read_text(encoding="utf-8").replace('owner=""', 'owner="team-shop"')
-LIVE = 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="live"}'
+LIVE = 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="live",owner="team-shop",severity="critical"}'
 DEAD = LIVE.replace("live", "dead")
-LEARNING = 'kafka_topic_verdict{kafka_cluster="prod",topic="new",verdict="learning"}'
-POLLED = 'topic_liveness_cluster_up{kafka_cluster="prod"}'
-OF_NEW = 'kafka_topic_info{kafka_cluster="prod",topic="new",owner="team-shop"} 1'
 BRIDGED = "TopicLivenessTopicDead"
 """The alert that outlives lost scrapes here for as long as in an installation; the others end at once."""
 

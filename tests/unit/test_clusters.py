@@ -125,8 +125,8 @@ def test_what_history_promises_of_a_topic_holds_in_its_cluster_only() -> None:
     pair.poll()
     verdicts = {line for cluster in pair.sources for line in pair.series(cluster) if "kafka_topic_verdict" in line}
     assert verdicts == {
-        'kafka_topic_verdict{kafka_cluster="bad",topic="orders",verdict="dead"} 1',
-        'kafka_topic_verdict{kafka_cluster="good",topic="orders",verdict="learning"} 1',
+        'kafka_topic_verdict{kafka_cluster="bad",topic="orders",verdict="dead",owner="",severity="critical"} 1',
+        'kafka_topic_verdict{kafka_cluster="good",topic="orders",verdict="learning",owner="",severity="critical"} 1',
     }
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 from exporter.collectors.poller import Poller
+from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.overrides import Owners
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.verdicts import TopicOwner
 from exporter.state.monitor import Monitor
+from tests.groups import Group, GroupPartition, sweep_of
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock, TableSource
 
-BILLING = TopicOwner(r"billing\..*", "team-payments")
+BILLING = TopicOwner(r"billing\..*", "team-payments", severity="page")
 BY_NAME = TopicOwner(r"(?P<team>[a-z]+)\.(\w+)?.*", r"team-\g<team>")
+ORDERS = TopicPartition("orders", 0)
 FAR = TopicOwner(".*", "team-platform", "far")
 
 
@@ -27,6 +31,8 @@ def test_the_first_entry_that_matches_the_whole_name_counts() -> None:
         assert owners.get("prod", "billing.invoices") == "team-payments"
         assert owners.get("prod", "orders.placed") == "team-orders"
         assert owners.get("prod", "billing") is None
+        severities = [owners.get_severity("prod", topic) for topic in ("billing.invoices", "orders.placed", "x")]
+        assert severities == ["page", None, None]
         assert owners.get("far", "billing") == "team-platform"
     assert Owners([TopicOwner(r"(a)?b", r"\1")]).get("prod", "b") is None
 
@@ -37,7 +43,8 @@ def watched() -> tuple[Monitor, Poller]:
     offsets: dict[TopicPartition, tuple[int, int, float | None]]
     offsets = {TopicPartition(topic, 0): (0, 5, 1.0) for topic in ("billing.a", "orders")}
     source = TableSource(offsets, owners={"billing.a": "team-payments"})
-    monitor = monitor_of(clock, overrides=[{"topics": ".*", "max_silence": 60}])
+    owners = [{"topics": "billing.*", "owner": "team-payments", "severity": "page"}]
+    monitor = monitor_of(clock, overrides=[{"topics": ".*", "max_silence": 60}], owners=owners)
     poller = Poller("prod", source, [monitor], clock)
     for _ in range(9):
         clock.time += 30
@@ -59,3 +66,20 @@ def test_owners_of_dead_topics_are_counted() -> None:
     [cluster] = monitor.status().clusters
     assert cluster.verdicts == {"dead": 2}
     assert cluster.dead_by_owner == {"team-payments": 1}
+
+
+def test_the_verdict_on_a_topic_has_owner_and_severity_for_alerts() -> None:
+    """The severity of its owner; else warning where a sweep proves that no group reads or has read it."""
+    monitor, poller = watched()
+
+    def labels() -> dict[str, str]:
+        found = re.findall('kafka_topic_verdict{.*topic="(.*?)",verdict="dead",(.*)} 1', monitor.metrics().decode())
+        return dict(found)
+
+    of_billing = 'owner="team-payments",severity="page"'
+    assert labels() == {"billing.a": of_billing, "orders": 'owner="",severity="critical"'}
+    for group, severity in (("gone", "critical"), (None, "warning")):
+        groups = {} if group is None else {group: Group(GroupState.EMPTY, 0, {ORDERS: GroupPartition(5, 0, 0)})}
+        monitor.take_sweep(sweep_of("prod", groups, also=["billing.a", "orders"]))
+        poller.poll()
+        assert labels() == {"billing.a": of_billing, "orders": f'owner="",severity="{severity}"'}

@@ -1,44 +1,3 @@
-{{- define "liveness.topicKeys" -}}
-cluster, namespace, job, kafka_cluster, topic
-{{- end }}
-
-{{- /* Topics that match an entry of prometheusRule.severities. */ -}}
-{{- define "liveness.matchedTopics" -}}
-{{- $matchers := list }}
-{{- range $label, $pattern := .match }}
-{{- $_ := mustRegexMatch $pattern "" }}
-{{- $matchers = append $matchers (printf "%s=~%q" $label $pattern) }}
-{{- end -}}
-group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", " $matchers -}} })
-{{- end }}
-
-{{- /* Labels that prometheusRule.severities names, and neither kafka_topic_info, its target nor a relabeling has. */ -}}
-{{- define "liveness.unknownLabels" -}}
-{{- $known := list "kafka_cluster" "topic" "owner" "timestamp_type" "cleanup_policy" "remote_storage" "job" "instance" "namespace" "service" "pod" "container" "endpoint" "cluster" }}
-{{- $open := false }}
-{{- range $monitor := list .Values.serviceMonitor .Values.podMonitor }}
-{{- if $monitor.enabled }}
-{{- range concat $monitor.relabelings $monitor.metricRelabelings }}
-{{- with .targetLabel }}
-{{- $known = append $known . }}
-{{- end }}
-{{- if eq (.action | default "replace" | lower) "labelmap" }}
-{{- $open = true }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- $unknown := list }}
-{{- range .Values.prometheusRule.severities }}
-{{- range $label, $_ := .match }}
-{{- if not (or $open (has $label $known)) }}
-{{- $unknown = append $unknown $label }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- $unknown | uniq | join ", " }}
-{{- end }}
-
 {{- /* Alerts on jobs that the chart does not create. */ -}}
 {{- define "liveness.alertsWithoutJob" -}}
 {{- $alerts := list }}
@@ -46,7 +5,7 @@ group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", "
 {{- $alerts = concat $alerts (list "TopicLivenessRollupLate" "TopicLivenessExpectationsStale") }}
 {{- end }}
 {{- if not (or .Values.report.enabled (and .Values.rollup.enabled (has "--report" .Values.rollup.args))) }}
-{{- $alerts = append $alerts "TopicLivenessReportLate" }}
+{{- $alerts = concat $alerts (list "TopicLivenessReportLate" "TopicLivenessReportMissing") }}
 {{- end }}
 {{- toYaml $alerts }}
 {{- end }}
@@ -54,11 +13,6 @@ group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", "
 {{- /* The rule groups of the files, with what the values change of them. */ -}}
 {{- define "liveness.ruleGroups" -}}
 {{- $values := .Values.prometheusRule }}
-{{- if or .Values.serviceMonitor.enabled .Values.podMonitor.enabled }}
-{{- with include "liveness.unknownLabels" . }}
-{{- fail (printf "prometheusRule.severities: kafka_topic_info has no label %s; it has kafka_cluster, topic, owner, timestamp_type, cleanup_policy and remote_storage, and a label of your own needs a relabeling of the monitor with that targetLabel" .) }}
-{{- end }}
-{{- end }}
 {{- $withoutJob := include "liveness.alertsWithoutJob" . | fromYamlArray }}
 {{- $alerts := list }}
 {{- $groups := list }}
@@ -71,21 +25,6 @@ group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", "
 {{- $rules := list }}
 {{- range $rule := $group.rules }}
 {{- if not $rule.alert }}
-{{- if hasSuffix ":topic_liveness_severity:info" $rule.record }}
-{{- $earlier := list }}
-{{- range $entry := $values.severities }}
-{{- $topics := include "liveness.matchedTopics" $entry }}
-{{- $expr := $topics }}
-{{- if $earlier }}
-{{- $expr = printf "%s unless on (%s) (%s)" $topics (include "liveness.topicKeys" $) (join " or " $earlier) }}
-{{- end }}
-{{- $rules = append $rules (dict "record" $rule.record "expr" $expr "labels" (dict "severity" $entry.severity)) }}
-{{- $earlier = append $earlier $topics }}
-{{- end }}
-{{- if $earlier }}
-{{- $_ := set $rule "expr" (printf "%s unless on (%s) (%s)" $rule.expr (include "liveness.topicKeys" $) (join " or " $earlier)) }}
-{{- end }}
-{{- end }}
 {{- $rules = append $rules $rule }}
 {{- else }}
 {{- $alerts = append $alerts $rule.alert }}
