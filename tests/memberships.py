@@ -25,4 +25,6 @@ def membership_of(topics: Mapping[str, Mapping[int, Partition]]) -> Membership:
     each = [topics[key.topic][key.partition] for key in layout]
     leaders = [NO_LEADER if one.leader is None else one.leader for one in each]
     in_sync = np.array([len(one.in_sync) for one in each], dtype=np.int32)
-    return Membership(layout, np.array(leaders, dtype=np.int32), flatten_lists([one.replicas for one in each]), in_sync)
+    return Membership(
+        layout, np.array(leaders, dtype=np.int32), *flatten_lists([one.replicas for one in each]), in_sync
+    )

@@ -61,6 +61,6 @@ def read_sizes(client: RemoteClient, metadata: Metadata, clock: Clock) -> tuple[
     Raises SourceError where it cannot connect, or its process ends.
     """
     brokers = dict(ask_brokers(client, metadata, clock, {}))
-    disk = sizes_of(metadata, brokers).of_topics.disk_bytes
+    disk = sizes_of(metadata, brokers).disk_bytes_of_topics
     reasons = {str(logs.sizes.missing) for logs in brokers.values() if not logs.sizes.log.known.all()}
     return np.where(disk.known, disk.value, np.nan), ", ".join(sorted(reasons)) or None

@@ -123,7 +123,7 @@ class Relations:
         }
 
     def _sizes(self) -> dict[str, int]:
-        names, sizes = self.inspected.layout.topics, self.inspected.of_topics.disk_bytes
+        names, sizes = self.inspected.layout.topics, self.inspected.disk_bytes_of_topics
         return {names[row]: int(sizes.value[row]) for row in np.flatnonzero(sizes.known).tolist()}
 
 

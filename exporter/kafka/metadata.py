@@ -185,7 +185,7 @@ class MetadataReader:
         return Membership(
             Layout(names, (len(numbered.get(name, ())) for name in names), numbers),
             np.array(leaders, dtype=np.int32),
-            flatten_lists([info.replicas for info in infos]),
+            *flatten_lists([info.replicas for info in infos]),
             np.array([len(info.isrs) for info in infos], dtype=np.int32),
         )
 

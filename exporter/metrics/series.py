@@ -174,4 +174,4 @@ def _disk_sizes(snapshot: Snapshot) -> Column:
     if snapshot.inspected is NO_INSPECTIONS:
         count = len(snapshot.table.layout.topics)
         return np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
-    return snapshot.inspected.of_topics.disk_bytes
+    return snapshot.inspected.disk_bytes_of_topics

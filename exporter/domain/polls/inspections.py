@@ -41,14 +41,6 @@ class BrokerLogs(NamedTuple):
     """Monotonic seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class SizesOfTopics:
-    """Bytes of topics, by topic: only where known of all partitions."""
-
-    log_bytes: Counts
-    disk_bytes: Counts
-
-
 @dataclass(frozen=True, eq=False)
 class Inspections:
     """The log sizes of n partitions in bytes, each a column [n] by ``layout``, without the remote tier."""
@@ -60,9 +52,9 @@ class Inspections:
     """All replicas."""
 
     @cached_property
-    def of_topics(self) -> SizesOfTopics:
-        """The values of topics."""
-        return SizesOfTopics(self._summed(self.log_bytes), self._summed(self.disk_bytes))
+    def disk_bytes_of_topics(self) -> Counts:
+        """By topic, all replicas; only where known of all partitions."""
+        return self._summed(self.disk_bytes)
 
     def _summed(self, counts: Counts) -> Counts:
         known = self.layout.reduce(np.logical_and, counts.known, otherwise=False)
@@ -70,9 +62,11 @@ class Inspections:
 
     def find_sizes(self, topic: str, partition: int | None) -> list[int | None]:
         """Return the two values of a topic (``partition`` None) or partition, None where they are unknown."""
-        key, of = TopicPartition(topic, partition or 0), self.of_topics if partition is None else self
-        row = self.layout.number_of(topic) if partition is None else self.layout.row(key)
-        both = (of.log_bytes, of.disk_bytes)
+        both = [self.log_bytes, self.disk_bytes]
+        if partition is None:
+            row, both = self.layout.number_of(topic), list(map(self._summed, both))
+        else:
+            row = self.layout.row(TopicPartition(topic, partition))
         return [None if row is None or not one.known[row] else int(one.value[row]) for one in both]
 
 

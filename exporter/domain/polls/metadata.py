@@ -15,32 +15,23 @@ from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.readings import Reason, reason_code
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Membership:
-    """Leader, replicas and the number of in-sync replicas of n partitions, as columns by ``layout``.
+    """Leader, replicas and the number of in-sync replicas of n partitions, as columns by ``layout``."""
 
-    Broker ids of row i are ``replicas[first_replica[i]:first_replica[i + 1]]``.
-    """
-
-    __slots__ = ("first_replica", "in_sync", "layout", "leader", "replicas")
-
-    def __init__(
-        self,
-        layout: Layout,
-        leader: NDArray[np.int32],
-        replicas: tuple[Rows, NDArray[np.int32]],
-        in_sync: NDArray[np.int32],
-    ) -> None:
-        """``leader`` [n] is NO_LEADER where there is none; ``replicas`` are (first [n + 1], broker ids)."""
-        self.layout = layout
-        self.leader = leader
-        self.first_replica, self.replicas = replicas
-        self.in_sync = in_sync
+    layout: Layout
+    leader: NDArray[np.int32]
+    """NO_LEADER where there is none."""
+    first_replica: Rows
+    """[n + 1]: broker ids of row i are those from ``first_replica[i]`` up to ``first_replica[i + 1]``."""
+    replicas: NDArray[np.int32]
+    in_sync: NDArray[np.int32]
 
     @classmethod
     def make_bare(cls, layout: Layout, leader: NDArray[np.int32]) -> Membership:
         """Return partitions with their leaders alone, for look-ups."""
-        nobody = np.zeros(len(layout) + 1, dtype=np.intp), np.zeros(0, dtype=np.int32)
-        return cls(layout, leader, nobody, np.zeros(len(layout), dtype=np.int32))
+        first, nobody = np.zeros(len(layout) + 1, dtype=np.intp), np.zeros(0, dtype=np.int32)
+        return cls(layout, leader, first, nobody, np.zeros(len(layout), dtype=np.int32))
 
     def part(self, rows: Rows) -> Membership:
         """Return some rows, which are in order and each given once, with their leaders alone."""
@@ -60,7 +51,7 @@ class Membership:
         return Membership(
             layout,
             np.concatenate([self.leader, leaderless])[wanted],
-            _lists_of(wanted, (self.first_replica, self.replicas), (before.first_replica, before.replicas)),
+            *_lists_of(wanted, (self.first_replica, self.replicas), (before.first_replica, before.replicas)),
             np.concatenate([self.in_sync, before.in_sync])[wanted],
         )
 
