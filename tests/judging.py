@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,25 +16,15 @@ from exporter.domain.expectations.table import (
     DictionaryColumn,
     ExpectationTable,
 )
-from exporter.domain.judging.current_facts import ClusterFacts, find_facts
 from exporter.domain.judging.detection import (
-    Assessment,
     Judgements,
     make_judgements,
     overrule_silences,
     score_silences,
 )
-from exporter.domain.judging.evidence import evidence
-from exporter.domain.judging.incidents import Holds, Incident
-from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.learning.traffic_clock import HOURS
-from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Metadata, TopicInfo
-from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence, Silences
-from exporter.domain.polls.table import STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, TopicOverride, Verdict
-from tests.memberships import membership_of
 
 Key = tuple[str, str, int | None]
 """(cluster, topic, partition); partition None is the topic as a whole."""
@@ -73,18 +62,13 @@ def overrule(silence: Silence | None, override: TopicOverride, now: float) -> Ju
 def silences_in(silences: Iterable[Silence | None]) -> Silences:
     """Return silences as columns."""
     given = list(silences)
-    every = [Silence(0.0, 0.0, known=False) if each is None else each for each in given]
-    return Silences(
-        np.array([each is not None for each in given], dtype=np.bool_),
-        np.array([each.since for each in every], dtype=np.float64),
-        np.array([each.until for each in every], dtype=np.float64),
-        np.array([each.known for each in every], dtype=np.bool_),
-        np.array([each.advanced for each in every], dtype=np.bool_),
-        np.array([each.settling for each in every], dtype=np.bool_),
-        np.array([each.polls_good for each in every], dtype=np.int64),
-        np.array([each.polls_missed for each in every], dtype=np.int64),
-        np.array([np.nan if each.not_before is None else each.not_before for each in every], dtype=np.float64),
-    )
+    columns = Silences.blank(len(given), since=0.0, until=0.0)
+    for row, each in enumerate(given):
+        if each is not None:
+            columns.there[row] = True
+            for name, value in each._asdict().items():
+                getattr(columns, name)[row] = np.nan if value is None else value
+    return columns
 
 
 def set_of(rows: Iterable[Expectation]) -> ExpectationSet:
@@ -100,47 +84,6 @@ def rows_of(table: ExpectationTable) -> list[Expectation]:
 def rows_in(table: ExpectationTable) -> dict[Key, Expectation]:
     """Return the rows of a table as objects, by what they are of."""
     return {(row.cluster, row.topic, row.partition): row for row in rows_of(table)}
-
-
-def line(row: Expectation | None, silence: Silence | None, now: float, **known: Any) -> str:
-    """Return the evidence of a topic that is silent so; ``known`` is as in ``facts_of``."""
-    return evidence(facts_of(row, silence, now, **known))
-
-
-def facts_of(
-    row: Expectation | None,
-    silence: Silence | None,
-    now: float,
-    *,
-    judgement: Judgement | None = None,
-    incident: Incident | None = None,
-    **known: Any,
-) -> StreamFacts:
-    """Return the facts of a topic that is silent so; ``known`` are further ones."""
-    override = known.get("override")
-    judgement = judgement or (overrule(silence, override, now) if override else judge(silence, row, now))
-    layout = Layout.build({"orders": [0]})
-    numbers = [np.array([np.nan if value is None else value]) for value in judgement[1:]]
-    judged = Judgements(np.array([VERDICTS.index(judgement.verdict)], np.int8), *numbers)
-    state = STATES.index(known.get("state", State.OBSERVED))
-    assessment = Assessment(
-        layout,
-        judged,
-        judged,
-        np.array([np.nan]),
-        np.eye(len(STATES), dtype=np.int64)[[state]],
-        np.eye(len(VERDICTS), dtype=np.int64)[judged.verdict],
-        Holds(np.array([-1 if incident is None else 0]), np.array([-1]), () if incident is None else (incident,)),
-        silences_in([None, silence]),
-        np.array([False]),
-        set_of([] if row is None else [row]),
-        np.array([-1, -1 if row is None else 0]),
-    )
-    metadata = Metadata({}, {"orders": TopicInfo(None)}, membership=membership_of({"orders": {}}))
-    snapshot = Snapshot("prod", now, now, 0.0, metadata, Table.empty(layout), {}, {})
-    one = ClusterFacts("prod", snapshot, assessment, None, now, lambda _: override, in_force=True)
-    [found] = find_facts(one, [0], topics=True)
-    return replace(found, **known)
 
 
 def table_of(rows: Iterable[Expectation]) -> ExpectationTable:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,18 +11,21 @@ import numpy as np
 
 from exporter.domain.arrays import Counts, Floats
 from exporter.domain.expectations.silence_rules import ExpectationSet
+from exporter.domain.judging.current_facts import ClusterFacts, find_facts
 from exporter.domain.judging.detection import Assessment, Judgements
-from exporter.domain.judging.incidents import Holds
+from exporter.domain.judging.evidence import evidence
+from exporter.domain.judging.incidents import Holds, Incident
+from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.polls.inspections import Inspections
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
-from exporter.domain.polls.readings import ANSWERED, Reason, TopicPartition, reason_code
+from exporter.domain.polls.readings import ANSWERED, Reason, State, TopicPartition, reason_code
 from exporter.domain.polls.silence import RestartFacts, Silence, silences_of
 from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
-from tests.judging import Judgement, silences_in
+from tests.judging import Judgement, judge, overrule, set_of, silences_in
 from tests.memberships import Partition, membership_of
-from tests.views import UNKNOWN_SIZES, Inspected, Reading
+from tests.views import OF_POLLS, UNKNOWN_SIZES, Inspected, Reading
 
 LEARNING = Judgement(Verdict.LEARNING)
 
@@ -121,23 +124,20 @@ def _put(table: SimpleNamespace, row: int, reading: Reading, taken_at: float) ->
     table.read[row] = read
     table.unread[row] = ANSWERED if read else reason_code(reading.reason or Reason.OTHER)
     table.leader[row] = NO_LEADER if reading.leader is None else reading.leader
-    activity = reading.activity
-    for name in ("last_good_poll", "previous_poll", "last_advance", "silent_since", "advanced_after"):
-        moment = getattr(activity, name)
-        getattr(table, name)[row] = np.nan if moment is None else moment
-    for name in ("advanced_by", "restarted", "polls_good", "polls_missed"):
-        getattr(table, name)[row] = getattr(activity, name)
-    table.latest[row] = activity.end_offset or 0
+    _fill(table, row, reading, OF_POLLS)
     if as_read is None:
         return
-    if activity.last_good_poll is None:
+    if reading.last_good_poll is None:
         table.last_good_poll[row] = taken_at
     table.state[row], table.reason[row] = STATE_CODES[as_read.state], reason_code(as_read.reason)
     table.led_by[row] = NO_LEADER if as_read.leader is None else as_read.leader
-    table.earliest[row], table.latest[row] = as_read.earliest or 0, as_read.latest or 0
-    for name in ("newest", "earliest_local", "latest_tiered"):
-        value = getattr(as_read, name)
-        getattr(table, name)[row] = np.nan if value is None else value
+    _fill(table, row, as_read, ("earliest", "latest", "newest", "earliest_local", "latest_tiered"))
+
+
+def _fill(table: SimpleNamespace, row: int, reading: Reading, names: Sequence[str]) -> None:
+    for name in names:
+        if (value := getattr(reading, name)) is not None:
+            getattr(table, name)[row] = value
 
 
 def assessment_of(
@@ -208,3 +208,37 @@ def _newest(table: Table) -> Floats:
 def _counted(layout: Layout, codes: Any, kinds: int) -> Any:
     flat = layout.topic * kinds + codes
     return np.bincount(flat, minlength=len(layout.topics) * kinds).reshape(len(layout.topics), kinds)
+
+
+def line(row: Expectation | None, silence: Silence | None, now: float, **known: Any) -> str:
+    """Return the evidence of a topic that is silent so; ``known`` is as in ``facts_of``."""
+    return evidence(facts_of(row, silence, now, **known))
+
+
+def facts_of(
+    row: Expectation | None,
+    silence: Silence | None,
+    now: float,
+    *,
+    judgement: Judgement | None = None,
+    incident: Incident | None = None,
+    **known: Any,
+) -> StreamFacts:
+    """Return the facts of a topic that is silent so; ``known`` are further ones."""
+    override = known.get("override")
+    judgement = judgement or (overrule(silence, override, now) if override else judge(silence, row, now))
+    key = TopicPartition("orders", 0)
+    snapshot = snapshot_of({key: Reading(known.get("state", State.OBSERVED), latest=0)}, taken_at=now)
+    assessment = assessment_of(
+        snapshot,
+        {key: judgement},
+        {"orders": judgement},
+        newest={},
+        held=Holds(np.array([-1 if incident is None else 0]), np.array([-1]), () if incident is None else (incident,)),
+        silences=silences_in([None, silence]),
+        expectations=set_of([] if row is None else [row]),
+        expected=np.array([-1, -1 if row is None else 0]),
+    )
+    one = ClusterFacts("prod", snapshot, assessment, None, now, lambda _: override, in_force=True)
+    [found] = find_facts(one, [0], topics=True)
+    return replace(found, **known)

@@ -47,8 +47,8 @@ def test_a_partition_that_rests_is_not_asked_again(kafka: Kafka) -> None:
         assert watch.poll().lookups["max-timestamp"] == 1, "as an upgrade would show in it"
         return
     resting, moving = (readings_of(snapshot)[TopicPartition("rests", number)] for number in (0, 1))
-    assert (resting.newest, advanced(resting.activity)) == (DAY_AGO, (0, False))
-    assert (moving.newest, advanced(moving.activity)) == (DAY_AGO + 7, (1, False))
+    assert (resting.newest, advanced(resting)) == (DAY_AGO, (0, False))
+    assert (moving.newest, advanced(moving)) == (DAY_AGO + 7, (1, False))
 
 
 def test_never_written_and_emptied_differ(kafka: Kafka) -> None:
@@ -74,7 +74,7 @@ def test_deleting_records_takes_the_newest_time_with_them(kafka: Kafka) -> None:
     assert (reading.state, reading.earliest, reading.latest) == (State.OBSERVED, 1, 2)
     # Brokers 3.0 to 3.7 return the last offset of its batch (KAFKA-16310), where another record is left.
     assert reading.newest == DAY_AGO + 100
-    assert advanced(reading.activity) == (0, False)
+    assert advanced(reading) == (0, False)
 
 
 def test_with_the_metadata_of_a_running_exporter_a_topic_made_again_is_noticed_within_a_minute(kafka: Kafka) -> None:
@@ -90,11 +90,11 @@ def test_with_the_metadata_of_a_running_exporter_a_topic_made_again_is_noticed_w
     kafka.delete("swapped-soon")
     kafka.create("swapped-soon")
     kafka.write([("swapped-soon", 0, DAY_AGO + 9)] * 9)
-    assert advanced(watch.reading("swapped-soon").activity) == (5, False)
+    assert advanced(watch.reading("swapped-soon")) == (5, False)
     watch.clock.seconds = 60.0
     reading = watch.reading("swapped-soon")
     assert seen(reading) == (State.PRESERVED, 0, 9, DAY_AGO + 9)
-    assert advanced(reading.activity) == (9, True)
+    assert advanced(reading) == (9, True)
 
 
 def test_watching_a_deleted_topic_does_not_bring_it_back(kafka: Kafka) -> None:
@@ -126,14 +126,14 @@ def test_an_open_transaction_does_not_hide_its_records(kafka: Kafka) -> None:
     first.commit_transaction(30)
     watch.await_latest("ledger", 2)
     committed = watch.reading("ledger")
-    assert (committed.latest, advanced(committed.activity)) == (2, (1, False))
+    assert (committed.latest, advanced(committed)) == (2, (1, False))
     assert (committed.newest is not None) == (committed.state is State.OBSERVED) == kafka.knows_max_timestamp
     assert began - 1 <= (committed.newest or began) <= time.time() + 1
     second = kafka.write_transaction("ledger", 0, DAY_AGO, "ledger-2")
     second.abort_transaction(30)
     watch.await_latest("ledger", 4)
     aborted = watch.reading("ledger")
-    assert (aborted.latest, advanced(aborted.activity)) == (4, (2, False))
+    assert (aborted.latest, advanced(aborted)) == (4, (2, False))
 
 
 def test_a_record_from_the_future_is_named_so(kafka: Kafka) -> None:

@@ -34,7 +34,7 @@ from tests.lookup_answers import Answer
 from tests.snapshots import silence_of
 from tests.times import led, objects, tier_of
 from tests.trio import THIRD, Trio
-from tests.views import readings_of, topics_in
+from tests.views import readings_of
 
 TIMEOUT = 2.0
 BUDGET = 6.0
@@ -167,26 +167,26 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
     bench.until(lambda: shown().isrs == [THIRD])
     bench.write([(*torn, began + 3)] * 3)
     whole = readings_of(read(torn))[torn]
-    assert (seen(whole), advanced(whole.activity)) == ((State.OBSERVED, 0, 8, began + 3), (3, False))
+    assert (seen(whole), advanced(whole)) == ((State.OBSERVED, 0, 8, began + 3), (3, False))
     with trio.dead():
         bench.until(lambda: shown().leader == -1)
         snapshot = watch.poll_until(lambda readings: readings[torn].reason is Reason.NO_LEADER)
         assert readings_of(snapshot)[alone].reason is Reason.NO_LEADER
         assert limited(snapshot, torn) is Verdict.HELD, "a silence that nobody saw is not proved"
-        topics = topics_in(Detector(ExpectationSet()).assess(snapshot, snapshot.taken_at))
-        assert topics["torn"].newest == began + 3, "as it was last read"
+        found = Detector(ExpectationSet()).assess(snapshot, snapshot.taken_at)
+        assert found.newest[found.layout.number_of("torn")] == began + 3, "as it was last read"
         trio.brokers[2].start()
         snapshot = read(torn)
         cut = readings_of(snapshot)[torn]
-        assert (seen(cut), advanced(cut.activity)) == ((State.OBSERVED, 0, 5, began), (0, True))
-        assert cut.activity.last_advance == whole.activity.last_advance
+        assert (seen(cut), advanced(cut)) == ((State.OBSERVED, 0, 5, began), (0, True))
+        assert cut.last_advance == whole.last_advance
         assert limited(snapshot, torn) is Verdict.LEARNING, "its silence is proved anew, and may be older"
         bench.write([(*torn, began + 4)] * 2)
-        assert advanced(readings_of(read(torn))[torn].activity) == (2, False)
+        assert advanced(readings_of(read(torn))[torn]) == (2, False)
     bench.until(lambda: sorted(shown().isrs) == [2, THIRD])
     snapshot = read(torn, alone)
     again = readings_of(snapshot)[torn]
-    assert (seen(again), advanced(again.activity)) == ((State.OBSERVED, 0, 7, began + 4), (0, False))
+    assert (seen(again), advanced(again)) == ((State.OBSERVED, 0, 7, began + 4), (0, False))
     history.flush(snapshot.taken_at)
     torn_rows = [row for row in rows_of(tmp_path, "windows") if row["topic"] == "torn"]
     assert sum(row["offset_regressions"] for row in torn_rows) == 1

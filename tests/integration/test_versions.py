@@ -31,8 +31,8 @@ def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     snapshot = watch.poll()
     reading = readings_of(snapshot)[TopicPartition("aged", 0)]
     assert seen(reading) == kafka.observed(0, 4, DAY_AGO + 9, State.PRESERVED)
-    assert advanced(reading.activity) == (1, False)
-    assert reading.activity.last_advance == snapshot.taken_at
+    assert advanced(reading) == (1, False)
+    assert reading.last_advance == snapshot.taken_at
     text = monitor.metrics().decode()
     assert ("staleness_seconds{" in text) == ("last_record_timestamp_seconds{" in text) == kafka.knows_max_timestamp
     partition = 'kafka_cluster="test",topic="aged",partition="0"'

@@ -15,7 +15,7 @@ from exporter.kafka.source import KafkaSource
 from exporter.state.monitor import Monitor
 from tests.monitors import monitor_of
 from tests.times import end_of
-from tests.views import Activity, Reading, readings_of
+from tests.views import Reading, readings_of
 from tests.waiting import until
 
 
@@ -117,9 +117,9 @@ def seen(reading: Reading) -> tuple[State, int | None, int | None, float | None]
     return reading.state, reading.earliest, reading.latest, reading.newest
 
 
-def advanced(activity: Activity) -> tuple[int, bool]:
+def advanced(reading: Reading) -> tuple[int, bool]:
     """What a poll saw happen: records gained, and whether offsets started over."""
-    return activity.advanced_by, activity.restarted
+    return reading.advanced_by, reading.restarted
 
 
 UNREACHED = {Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT, Reason.NO_LEADER}

@@ -42,7 +42,7 @@ from tests.spark.judged import (
     write_story,
 )
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
-from tests.views import Activity, Reading, union
+from tests.views import Reading, union
 
 pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on whatever machine this is
 
@@ -211,9 +211,9 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
         for (topic, partition), row in rows.items():
             if partition is not None:
                 until = row.observed_until.astimezone(UTC).timestamp()
-                seen = Activity(last_good_poll=until, silent_since=until, end_offset=row.end_offset)
+                seen = Reading(State(row.state), latest=row.end_offset, last_good_poll=until, silent_since=until)
                 expectation = published[cluster, topic, partition]
-                silences.setdefault(topic, []).append(silence_of(Reading(State(row.state), seen), expectation))
+                silences.setdefault(topic, []).append(silence_of(seen, expectation))
         for (topic, partition), row in rows.items():
             silence = union(silences[topic]) if partition is None else silences[topic][partition]
             judgement = judge(silence, published[cluster, topic, partition], at(END))

@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Expectation
 from spark_rollups.store.schemas import EXPECTATIONS
-from tests.judging import facts_of
 from tests.pointer import point_to
+from tests.snapshots import facts_of
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -27,7 +27,7 @@ from tests.judging import silences_in
 from tests.lookup_answers import Answer, answers_of
 from tests.snapshots import silence_of
 from tests.unit.expectations import by_wall
-from tests.views import Activity, Reading, activity_of, union
+from tests.views import OF_POLLS, Reading, reading_of, union
 
 HOUR = 3600.0
 PROMISE = by_wall(as_of=0.0, last_advance=500.0)
@@ -36,14 +36,22 @@ PROMISE = by_wall(as_of=0.0, last_advance=500.0)
 class Sighting(NamedTuple):
     """What a poll saw of a partition."""
 
-    topic_id: str | None
+    topic_id: int
     leader: int
     leader_epoch: int
     earliest: int
     latest: int
 
 
-SEEN = Sighting("id-1", leader=1, leader_epoch=0, earliest=0, latest=10)
+SEEN = Sighting(1, leader=1, leader_epoch=0, earliest=0, latest=10)
+
+
+def columns_of(*seen: Sighting | None) -> Sightings:
+    """Return what a poll saw as columns; None could not be read."""
+    kinds = (np.int64, np.int32, np.int32, np.int64, np.int64)
+    rows = zip(*(one or SEEN for one in seen), strict=True)
+    columns = (np.array(values, kind) for values, kind in zip(rows, kinds, strict=True))
+    return Sightings(np.array([one is not None for one in seen]), *columns)
 
 
 class OneRow:
@@ -51,39 +59,24 @@ class OneRow:
 
     def __init__(self) -> None:
         self.table = Table.empty(Layout.build({"orders": [0]}))
-        self._ids: dict[str | None, int] = {None: 0}
 
-    def observe(
-        self, seen: Sighting, newest: Answer | None, at: float, *, tiered: bool = False, unsupported: bool = False
-    ) -> Activity:
+    def observe(self, seen: Sighting, newest: Answer | None, at: float) -> Reading:
         """Take a good poll; ``newest`` is what MAX_TIMESTAMP answers should it be asked."""
-        number = self._ids.setdefault(seen.topic_id, len(self._ids))
-        self.table = observe(self.table, self._sightings(seen, number, good=True), at)
+        self.table = observe(self.table, columns_of(seen), at)
         rows = find_unsettled(self.table)
         answers = answers_of([newest] * len(rows))
-        given = Circumstances(np.array([tiered]), np.array([unsupported]), at + 60.0, at)
-        self.table = conclude(self.table, rows, answers, given)
-        return activity_of(self.table, 0)
+        no = np.array([False])
+        self.table = conclude(self.table, rows, answers, Circumstances(no, no, at + 60.0, at))
+        return reading_of(self.table, 0)
 
-    def unread(self) -> Activity:
+    def unread(self) -> Reading:
         """Take a poll that could not read the partition."""
-        self.table = observe(self.table, self._sightings(SEEN, int(self.table.topic_id[0]), good=False), 0.0)
-        return activity_of(self.table, 0)
+        self.table = observe(self.table, columns_of(None), 0.0)
+        return reading_of(self.table, 0)
 
     def asks_about(self, moved: Sighting) -> bool:
         """Return whether a poll that sees this asks for the newest timestamp."""
-        number = self._ids.setdefault(moved.topic_id, len(self._ids))
-        return len(find_unsettled(observe(self.table, self._sightings(moved, number, good=True), 1.0))) > 0
-
-    def _sightings(self, seen: Sighting, number: int, *, good: bool) -> Sightings:
-        return Sightings(
-            np.array([good]),
-            np.array([number], dtype=np.int64),
-            np.array([seen.leader], dtype=np.int32),
-            np.array([seen.leader_epoch], dtype=np.int32),
-            np.array([seen.earliest], dtype=np.int64),
-            np.array([seen.latest], dtype=np.int64),
-        )
+        return len(find_unsettled(observe(self.table, columns_of(moved), 1.0))) > 0
 
 
 NEVER, GOOD, REFUSED = None, Answer(4, 100.0), Answer(reason=Reason.STORAGE_ERROR)
@@ -116,11 +109,8 @@ def test_every_answer_has_a_state() -> None:
     numbers = range(len(CASES))
     table = Table.empty(Layout.build({"orders": numbers}))
     earliest, latest, answers, tiered, unsupported, states, reasons = zip(*CASES, strict=True)
-    ones = np.ones(len(CASES), dtype=np.int64)
-    seen = Sightings(
-        ones > 0, ones, ones.astype(np.int32), 0 * ones.astype(np.int32), np.array(earliest), np.array(latest)
-    )
-    table = observe(table, seen, 100.0)
+    ends = zip(earliest, latest, strict=True)
+    table = observe(table, columns_of(*(SEEN._replace(earliest=one, latest=other) for one, other in ends)), 100.0)
     rows = find_unsettled(table)
     given = Circumstances(np.array(tiered), np.array(unsupported), latest_allowed=160.0)
     table = conclude(table, rows, answers_of(answers[row] for row in rows), given)
@@ -157,31 +147,29 @@ LATER = SEEN._replace(latest=14)
 @pytest.mark.parametrize(
     ("polls", "expected"),
     [
-        ([(SEEN, 100.0)], Activity(100.0, silent_since=100.0, end_offset=10, polls_good=1)),
-        ([(SEEN, 100.0), (LATER, 130.0)], Activity(130.0, 100.0, 130.0, 130.0, 4, False, 14, 1, 0, 100.0)),
-        (
-            [(SEEN, 100.0), (LATER, 130.0), None, (LATER, 900.0)],
-            Activity(900.0, 130.0, 130.0, 130.0, 0, False, 14, 2, 1, 100.0),
-        ),
+        ([(SEEN, 100.0)], (100.0, None, None, 100.0, None, 0, False, 1, 0)),
+        ([(SEEN, 100.0), (LATER, 130.0)], (130.0, 100.0, 130.0, 130.0, 100.0, 4, False, 1, 0)),
+        ([(SEEN, 100.0), (LATER, 130.0), None, (LATER, 900.0)], (900.0, 130.0, 130.0, 130.0, 100.0, 0, False, 2, 1)),
     ],
     ids=["the first poll", "an advance, dated to the poll that saw it", "through unread polls a silence is proved"],
 )
-def test_what_end_offsets_tell_of_advances(polls: list[tuple[Sighting, float] | None], expected: Activity) -> None:
+def test_what_end_offsets_tell_of_advances(
+    polls: list[tuple[Sighting, float] | None], expected: tuple[float | None, ...]
+) -> None:
     """A larger one is an advance and carries the records gained; an equal one before and after a gap is silence."""
     row = OneRow()
     seen = [row.unread() if polled is None else row.observe(polled[0], None, at=polled[1]) for polled in polls]
-    assert seen[-1] == expected
+    assert tuple(getattr(seen[-1], name) for name in OF_POLLS) == expected
 
 
 def test_a_partition_that_starts_over_forgets_what_it_was() -> None:
     """No advance is counted after truncation; silence starts anew, and the newest timestamp is not known any more."""
-    for seen, advanced_by in ((SEEN._replace(latest=3), 0), (Sighting("id-2", 1, 0, 0, 2), 2)):
+    for seen, advanced_by in ((SEEN._replace(latest=3), 0), (Sighting(2, 1, 0, 0, 2), 2)):
         row = OneRow()
         row.observe(SEEN, Answer(9, 90.0), at=100.0)
-        activity = row.observe(seen, None, at=130.0)
-        assert (activity.restarted, activity.advanced_by, activity.silent_since) == (True, advanced_by, 130.0)
-        assert activity.last_advance == (130.0 if advanced_by else None)
-        assert row.table.get_row(0).newest is None
+        found = row.observe(seen, None, at=130.0)
+        assert (found.restarted, found.advanced_by, found.silent_since) == (True, advanced_by, 130.0)
+        assert (found.last_advance, found.newest) == (130.0 if advanced_by else None, None)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +179,7 @@ def test_a_partition_that_starts_over_forgets_what_it_was() -> None:
         SEEN._replace(leader=2),
         SEEN._replace(leader_epoch=1),
         SEEN._replace(earliest=1),
-        SEEN._replace(topic_id="id-2"),
+        SEEN._replace(topic_id=2),
     ],
 )
 def test_max_timestamp_is_asked_again_only_after_a_move(moved: Sighting) -> None:
@@ -207,8 +195,7 @@ def test_max_timestamp_is_asked_again_only_after_a_move(moved: Sighting) -> None
 
 def _reading(at: float, latest: int = 10) -> Reading:
     """A first reading by this process."""
-    activity = Activity(last_good_poll=at, silent_since=at, end_offset=latest, polls_good=3)
-    return Reading(State.OBSERVED, activity, leader=1, earliest=0, latest=latest, newest=50.0)
+    return Reading(State.OBSERVED, 1, 0, latest, 50.0, last_good_poll=at, silent_since=at, polls_good=3)
 
 
 READ = _reading(2000.0)
@@ -224,7 +211,7 @@ UNSEEN = Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
         (replace(READ, newest=799.0), CARRIED),
         (replace(READ, newest=900.0, state=State.FUTURE), CARRIED),
         (_reading(2000.0, latest=11), UNSEEN),
-        (Reading(State.UNREADABLE, READ.activity, reason=Reason.NO_LEADER), CARRIED),
+        (replace(READ, state=State.UNREADABLE, latest=None, before=READ), CARRIED),
     ],
     ids=[
         "LATEST is the published end offset",
@@ -301,11 +288,10 @@ def test_a_silence_that_this_process_has_hardly_seen_is_settling_until_the_third
     """Two good polls after a start are too few for news; an advance that it saw itself ends the waiting."""
     row = OneRow()
     seen = [row.observe(SEEN, None, at=at) for at in (100.0, 130.0, 160.0)]
-    readings = [Reading(State.OBSERVED, activity, latest=10) for activity in seen]
-    silences = [silence_of(reading, PROMISE) for reading in readings]
+    silences = [silence_of(reading, PROMISE) for reading in seen]
     assert [silence is not None and silence.settling for silence in silences] == [True, True, False]
     moved = row.observe(SEEN._replace(latest=11), None, at=190.0)
-    assert silence_of(Reading(State.OBSERVED, moved, latest=11), PROMISE) == Silence(190.0, 190.0, True, polls_good=1)
+    assert silence_of(moved, PROMISE) == Silence(190.0, 190.0, True, polls_good=1)
 
 
 def test_polls_that_could_not_read_are_counted_for_the_silence_they_lie_in() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.domain.arrays import replace_nan
 from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
@@ -15,7 +16,7 @@ from tests.judging import judge, set_of
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, by_clock, by_wall
-from tests.views import Activity, Reading, topics_in
+from tests.views import Reading
 
 PROMISE = by_wall()
 OFFICE = by_clock([1.0 if day < 5 and 8 <= hour < 18 else 0.0 for day in range(7) for hour in range(24)])
@@ -69,12 +70,13 @@ def newest_of_orders(*readings: Reading) -> float | None:
     """The newest timestamp of a topic with these partitions."""
     keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
     topics = topics_of(keyed) or {"orders": TopicInfo("id-1")}
-    return topics_in(Detector().assess(snapshot_of(keyed, topics, taken_at=100.0), 100.0))["orders"].newest
+    [newest] = Detector().assess(snapshot_of(keyed, topics, taken_at=100.0), 100.0).newest
+    return replace_nan(newest)
 
 
 def read(state: State, newest: float | None) -> Reading:
     """A partition whose offsets were read."""
-    return Reading(state, Activity(last_good_poll=100.0, silent_since=100.0), 1, 0, 9, newest)
+    return Reading(state, 1, 0, 9, newest, last_good_poll=100.0, silent_since=100.0)
 
 
 SANE = read(State.OBSERVED, 50.0)
@@ -104,7 +106,7 @@ def test_a_topic_has_no_newest_timestamp_while_that_of_a_partition_is_not_known(
 
 def test_a_partition_that_cannot_be_read_counts_as_it_was_last_read() -> None:
     """Its newest record is no older than that; where it was never read the topic's is not known."""
-    away = Reading(State.UNREADABLE, Activity(), 1, reason=Reason.LEADER_UNREACHABLE)
+    away = Reading(State.UNREADABLE, 1, reason=Reason.LEADER_UNREACHABLE)
     assert newest_of_orders(replace(away, before=read(State.OBSERVED, 70.0)), SANE) == 70.0
     assert newest_of_orders(replace(away, before=read(State.NEVER_WRITTEN, None)), SANE) == 50.0
     assert newest_of_orders(replace(away, before=read(State.UNSUPPORTED, None)), SANE) is None

@@ -27,7 +27,7 @@ from exporter.settings.schema import Settings
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import DAY, by_wall, publish
 from tests.unit.readings import ManualClock
-from tests.views import Activity, Reading
+from tests.views import Reading
 
 NOW = 1_772_539_200.0
 
@@ -170,8 +170,8 @@ def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monke
 def test_what_could_not_be_read_has_the_words_of_the_log() -> None:
     """With what it costs and how to fix it. Offsets without a newest record are read: silence is judged by them."""
     readings = {
-        TopicPartition("a", 0): Reading(State.UNREADABLE, Activity(), 1, 0, 9, reason=Reason.STORAGE_ERROR),
-        TopicPartition("a", 1): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW),
+        TopicPartition("a", 0): Reading(State.UNREADABLE, 1, 0, 9, reason=Reason.STORAGE_ERROR),
+        TopicPartition("a", 1): Reading(State.OBSERVED, 1, 0, 9, NOW),
     }
 
     def polled() -> list[Finding]:
@@ -182,7 +182,7 @@ def test_what_could_not_be_read_has_the_words_of_the_log() -> None:
     assert (undated.severity, undated.what) == (Severity.WARNING, "unreadable: storage-error 1 at broker 1 (a)")
     assert undated.costs and undated.costs.endswith("silence is judged by offsets") and undated.fix
     assert (read.severity, read.what) == (Severity.OK, "2 partitions read in 0.1 s")
-    readings[TopicPartition("a", 0)] = Reading(State.UNREADABLE, Activity(), 1, reason=Reason.STORAGE_ERROR)
+    readings[TopicPartition("a", 0)] = Reading(State.UNREADABLE, 1, reason=Reason.STORAGE_ERROR)
     [failed] = polled()
     assert failed.what == undated.what and failed.costs and "no verdict dead" in failed.costs
     del readings[TopicPartition("a", 0)]
@@ -192,7 +192,7 @@ def test_what_could_not_be_read_has_the_words_of_the_log() -> None:
 
 def test_a_broker_that_is_not_reached_is_named_with_what_it_leads() -> None:
     """At the address that it advertises, with the next step; an error of another kind is shown without its text."""
-    readings = {TopicPartition("a", 0): Reading(State.OBSERVED, Activity(), 2, 0, 9, NOW)}
+    readings = {TopicPartition("a", 0): Reading(State.OBSERVED, 2, 0, 9, NOW)}
     seen = snapshot_of(readings, taken_at=NOW)
     seen = replace(seen, metadata=replace(seen.metadata, brokers={1: "a:1", 2: "b:1", 3: "c:1"}))
     silent = SourceError(Reason.TIMED_OUT, "no answer in time; next step: open the port")

@@ -13,7 +13,8 @@ from exporter.domain.judging.incidents import Incident
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Verdict
-from tests.judging import Judgement, facts_of, line
+from tests.judging import Judgement
+from tests.snapshots import facts_of, line
 from tests.unit.expectations import DAY, HOUR, MONDAY, WEEK, by_clock
 
 KNOWN = {

@@ -29,7 +29,8 @@ from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Expectation, Verdict
 from exporter.settings.schema import Settings
 from tests.groups import Group, GroupPartition, sweep_of
-from tests.judging import Judgement, facts_of
+from tests.judging import Judgement
+from tests.snapshots import facts_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 
 NOW = MONDAY + DAY + 12 * HOUR

@@ -111,7 +111,7 @@ def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
 def test_one_topic_that_died_before_the_drop_stays_dead() -> None:
     """A drop explains nothing that was unusual before it."""
     found = assessed(1, hours=24 * 9.0, falling=True)
-    assert topics_in(found)["silent-000"].judgement.verdict is Verdict.DEAD
+    assert topics_in(found)["silent-000"].verdict is Verdict.DEAD
     assert found.incidents == ()
 
 

@@ -18,7 +18,7 @@ from tests.memberships import Partition, membership_of
 from tests.snapshots import snapshot_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, HOUR, by_clock, by_wall
-from tests.views import Activity, Reading, judgements_of, readings_of, topics_in
+from tests.views import Reading, partitions_in, readings_of, topics_in
 
 STEADY = by_clock([1.0] * 168, clock_step=1.0, suspect_score=2.5, dead_score=3.0)
 """A slot each hour: crossed past e^2 - 1 = 6.4, suspect past 11.2, dead past 19.1 hours missed."""
@@ -39,8 +39,16 @@ def fleet(
         for number in range(partitions):
             quiet = name.startswith("silent") and (silent_partitions is None or number < silent_partitions)
             since = NOW - hours * HOUR if quiet else NOW - 60.0
-            activity = Activity(NOW, NOW - 30.0, since, since, polls_good=100)
-            readings[TopicPartition(name, number)] = Reading(State.OBSERVED, activity, leader=number, latest=10)
+            readings[TopicPartition(name, number)] = Reading(
+                State.OBSERVED,
+                leader=number,
+                latest=10,
+                last_good_poll=NOW,
+                previous_poll=NOW - 30.0,
+                last_advance=since,
+                silent_since=since,
+                polls_good=100,
+            )
     metadata = Metadata(
         {}, {name: TopicInfo("id-1") for name in names}, membership=membership_of(dict.fromkeys(names, infos))
     )
@@ -53,14 +61,13 @@ def silent_since(snapshot: Snapshot, since: Mapping[str, float], polled: float =
     readings = dict(readings_of(snapshot))
     for key, reading in readings.items():
         if (at := since.get(key.topic)) is not None:
-            activity = replace(reading.activity, last_good_poll=polled, last_advance=at, silent_since=at)
-            readings[key] = replace(reading, activity=activity)
+            readings[key] = replace(reading, last_good_poll=polled, last_advance=at, silent_since=at)
     return snapshot_of(readings, metadata=snapshot.metadata, taken_at=NOW)
 
 
 def verdicts(assessment: Assessment) -> set[Verdict]:
     """Return the verdicts of the topics that fell silent."""
-    return {roll_up.judgement.verdict for name, roll_up in topics_in(assessment).items() if name.startswith("silent")}
+    return {roll_up.verdict for name, roll_up in topics_in(assessment).items() if name.startswith("silent")}
 
 
 def assessed(silent: int, living: int, hours: float, **more: int) -> Assessment:
@@ -86,7 +93,7 @@ def test_more_than_five_and_four_percent_silent_together_are_one_incident(
     assessment = assessed(silent, living, 20.5)
     assert verdicts(assessment) == {expected}
     assert assessment.held_topics == (silent if expected is Verdict.HELD else 0)
-    held = [key for key, judgement in judgements_of(assessment).items() if judgement.verdict is Verdict.HELD]
+    held = [key for key, judgement in partitions_in(assessment).items() if judgement.verdict is Verdict.HELD]
     assert len(held) == assessment.held_topics, "the partitions go with their topic"
 
 
@@ -106,7 +113,7 @@ def test_what_is_noticed_counts_for_an_incident_before_it_crosses(slow: int, exp
     names = {f"silent-{number:03d}" for number in range(2, 2 + slow)}
     rows = [replace(row, profile=[0.2] * 168) if row.topic in names else row for row in rows_of(promises.table)]
     assessment = Detector(set_of(rows)).assess(snapshot, NOW)
-    found = {name: one.judgement.verdict for name, one in topics_in(assessment).items() if name.startswith("silent")}
+    found = {name: one.verdict for name, one in topics_in(assessment).items() if name.startswith("silent")}
     assert {name for name, verdict in found.items() if verdict is Verdict.QUIET} == names
     assert {verdict for name, verdict in found.items() if name not in names} == {expected}
 
@@ -134,7 +141,7 @@ def test_a_leader_that_takes_no_records_is_one_incident() -> None:
     assessment = assessed(12, 11, 20.5, partitions=3, silent_partitions=1)
     assert verdicts(assessment) == {Verdict.LIVE}
     stopped = {
-        judgement.verdict for key, judgement in judgements_of(assessment).items() if key.topic.startswith("silent")
+        judgement.verdict for key, judgement in partitions_in(assessment).items() if key.topic.startswith("silent")
     }
     assert stopped == {Verdict.LIVE, Verdict.HELD}
     (incident,) = assessment.incidents
@@ -153,7 +160,7 @@ def test_on_a_holiday_topics_are_held_that_fell_silent_one_after_the_other(
     snapshot, promises = fleet(len(ages), 50 - len(ages), hours=0.0)
     since = {f"silent-{number:03d}": NOW - age * HOUR for number, age in enumerate(ages)}
     assessment = Detector(promises).assess(silent_since(snapshot, since), NOW)
-    found = [topics_in(assessment)[name].judgement.verdict for name in since]
+    found = [topics_in(assessment)[name].verdict for name in since]
     assert found[:3] == [expected] * 3 and found[3:5] == [expected if died_before == [] else Verdict.SUSPECT] * 2
     assert found[5:7] == [Verdict.QUIET] * 2, "what is no alarm shows no hold"
     assert set(found[7:]) <= {Verdict.DEAD}

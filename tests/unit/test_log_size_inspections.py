@@ -22,7 +22,7 @@ from exporter.kafka.process import LOG_DIRS
 from tests.memberships import Partition, membership_of
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
-from tests.views import Activity, Inspected, Reading, sizes_of
+from tests.views import Inspected, Reading, sizes_of
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 INTERVAL = 300.0
@@ -66,7 +66,7 @@ def poll(partitions: Mapping[TopicPartition, tuple[int, ...]], topic_id: str = "
     for key, replicas in partitions.items():
         topics.setdefault(key.topic, {})[key.partition] = Partition(replicas[0], replicas, replicas)
     metadata = Metadata({}, {name: TopicInfo(topic_id) for name in topics}, membership=membership_of(topics))
-    readings = {key: Reading(State.OBSERVED, Activity(), replicas[0], 0, 5) for key, replicas in partitions.items()}
+    readings = {key: Reading(State.OBSERVED, replicas[0], 0, 5) for key, replicas in partitions.items()}
     return snapshot_of(readings, metadata=metadata, cluster="c", taken_at=0.0)
 
 

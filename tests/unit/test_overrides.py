@@ -14,7 +14,7 @@ from exporter.domain.verdicts import TopicOverride, Verdict
 from tests.judging import Judgement, judgement_in, overrule, set_of
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import HOUR, by_wall
-from tests.views import Activity, Reading
+from tests.views import Reading
 
 LIMIT = TopicOverride("orders", max_silence_seconds=2 * HOUR)
 MUTED = TopicOverride("orders", muted_until=1000.0)
@@ -115,9 +115,11 @@ def test_each_override_judges_the_partitions_of_its_topics_alone() -> None:
     for name in [*overrides, "free"]:
         for number, silent in enumerate(hours):
             at = None if silent is None else now - silent * HOUR
-            activity = Activity() if at is None else Activity(now, at, at, at, polls_good=10)
-            state, reason = (State.UNREADABLE, Reason.TIMED_OUT) if at is None else (State.OBSERVED, None)
-            found[TopicPartition(name, number)] = Reading(state, activity, 1, 0, 10, at, reason=reason)
+            read = Reading(
+                State.OBSERVED, 1, 0, 10, at, last_good_poll=now, last_advance=at, silent_since=at, polls_good=9
+            )
+            unread = Reading(State.UNREADABLE, reason=Reason.TIMED_OUT)
+            found[TopicPartition(name, number)] = unread if at is None else read
     expectations = set_of([by_wall(topic="free", partition=number) for number in range(len(hours))])
     snapshot = snapshot_of(found, topics_of(found), taken_at=now)
     detector = Detector(expectations)

@@ -89,7 +89,7 @@ def test_a_failing_answer_about_the_newest_record_leaves_no_timestamp() -> None:
     source.timestamp_failure = Reason.STORAGE_ERROR
     reading = polled.poll()[A]
     assert (reading.state, reading.reason, reading.newest) == (State.UNREADABLE, Reason.STORAGE_ERROR, None)
-    assert (reading.latest, reading.activity.advanced_by) == (6, 1)
+    assert (reading.latest, reading.advanced_by) == (6, 1)
     source.timestamp_failure = None
     assert polled.poll()[A].newest == 1_000_030.0
 
@@ -103,11 +103,11 @@ def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> 
     source.topic_errors["a"] = Reason.STORAGE_ERROR
     readings = polled.poll()
     assert {reading.reason for reading in readings.values()} == {Reason.STORAGE_ERROR}
-    assert readings[B].activity.last_good_poll == good
+    assert readings[B].last_good_poll == good
     assert polled.last.metadata.topics["a"].topic_id == "id-1"
     source.topic_errors.clear()
-    activity = polled.poll()[A].activity
-    assert (activity.advanced_by, activity.previous_poll) == (1, good)
+    reading = polled.poll()[A]
+    assert (reading.advanced_by, reading.previous_poll) == (1, good)
 
 
 @pytest.mark.parametrize("step", [86_400.0, -86_400.0, 60.0])
@@ -153,7 +153,7 @@ def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:
     source.offsets[A], source.topic_ids["a"] = (0, 4, 200.0), "id-2"
     reading = polled.poll()[A]
     assert polled.last.metadata.topics["a"].topic_id == "id-2"
-    assert (reading.activity.advanced_by, reading.activity.restarted, reading.newest) == (4, True, 200.0)
+    assert (reading.advanced_by, reading.restarted, reading.newest) == (4, True, 200.0)
 
 
 def test_a_topic_that_one_answer_leaves_out_is_no_other_topic() -> None:
@@ -166,8 +166,8 @@ def test_a_topic_that_one_answer_leaves_out_is_no_other_topic() -> None:
     polled.poll()
     source.earliest_error = None
     source.offsets = {A: offsets}
-    activity = polled.poll()[A].activity
-    assert (activity.advanced_by, activity.restarted, activity.last_advance) == (0, False, None)
+    reading = polled.poll()[A]
+    assert (reading.advanced_by, reading.restarted, reading.last_advance) == (0, False, None)
 
 
 def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
@@ -182,10 +182,10 @@ def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
     source.offsets[added] = (0, 50, 500.0)
     readings = polled.poll()
     assert set(readings) == {B, other, added}
-    assert (readings[other].activity.last_advance, readings[B].newest) == (seen, 200.0)
-    assert (readings[added].activity.last_advance, readings[added].activity.polls_good) == (None, 1)
+    assert (readings[other].last_advance, readings[B].newest) == (seen, 200.0)
+    assert (readings[added].last_advance, readings[added].polls_good) == (None, 1)
     source.offsets[A] = (0, 8, 100.0)
-    assert polled.poll()[A].activity.advanced_by == 0
+    assert polled.poll()[A].advanced_by == 0
 
 
 def test_records_of_another_cluster_are_no_advance_although_metadata_is_kept() -> None:
@@ -198,7 +198,7 @@ def test_records_of_another_cluster_are_no_advance_although_metadata_is_kept() -
     assert failure.detail.startswith("another Kafka cluster answers than at the last poll")
     changed_at = polled.clock.time
     readings = polled.poll()
-    assert {key: (one.latest, one.activity.advanced_by) for key, one in readings.items()} == {A: (9, 0), B: (3, 0)}
+    assert {key: (one.latest, one.advanced_by) for key, one in readings.items()} == {A: (9, 0), B: (3, 0)}
     assert polled.last.metadata.cluster_id == "second"
     assert polled.last.cluster_change == ClusterChange("first", changed_at)
 

@@ -26,7 +26,7 @@ from tests.lookup_answers import Answer, answers_of
 from tests.snapshots import snapshot_of
 from tests.times import answered
 from tests.unit.readings import ManualClock
-from tests.views import Activity, Reading, reading_of
+from tests.views import Reading, reading_of
 
 A, B, LOCAL = TopicPartition("tiered", 0), TopicPartition("tiered", 1), TopicPartition("local", 0)
 NEWEST = 999_000.0
@@ -68,7 +68,7 @@ def reading(
     state: State = State.IDLE_IN_TIER, newest: float | None = None, latest: int = 5, gained: int = 0
 ) -> Reading:
     """What a poll saw: five records, all in the tier unless said otherwise."""
-    return Reading(state, Activity(advanced_by=gained), 1, 0, latest, newest)
+    return Reading(state, 1, 0, latest, newest, advanced_by=gained)
 
 
 def poll(readings: Mapping[TopicPartition, Reading], topic_id: str = "id-1") -> Snapshot:

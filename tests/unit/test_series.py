@@ -21,7 +21,7 @@ from tests.judging import Judgement
 from tests.lookup_answers import Answer
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 from tests.unit.readings import Collected, ManualClock, TableSource
-from tests.views import Activity, Inspected, Reading
+from tests.views import Inspected, Reading
 
 ALL = [metric.switch for metric in PARTITION_METRICS if metric.switch is not None]
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -29,11 +29,15 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 NOW = 1_000_010.0
 OBSERVED = Reading(
     State.OBSERVED,
-    Activity(1_000_000.0, 999_970.0, 999_940.0, 999_940.0, end_offset=12, polls_good=3),
     1,
     2,
     12,
     999_939.5,
+    last_good_poll=1_000_000.0,
+    previous_poll=999_970.0,
+    last_advance=999_940.0,
+    silent_since=999_940.0,
+    polls_good=3,
 )
 
 
@@ -160,7 +164,7 @@ def test_the_owner_of_a_topic_is_that_of_the_last_poll() -> None:
 def test_a_topic_made_again_counts_its_records_from_zero() -> None:
     """Records add up from poll to poll, also of partitions that come later, until the topic has another id."""
     series = ClusterSeries("prod", partition_switches=[])
-    gained = replace(OBSERVED, activity=replace(OBSERVED.activity, advanced_by=5))
+    gained = replace(OBSERVED, advanced_by=5)
     totals = []
     for partitions, topic_id in [(1, "id-1"), (2, "id-1"), (2, None), (2, "id-1"), (2, "id-2"), (2, "id-2")]:
         readings = {TopicPartition("a", number): gained for number in range(partitions)}

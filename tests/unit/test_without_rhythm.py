@@ -23,7 +23,7 @@ from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall
 from tests.unit.test_rhythms import START, known
 from tests.unit.test_rollup_verdicts import steady, streams
-from tests.views import Activity, Reading
+from tests.views import Reading
 
 NOW = MONDAY + 2 * HOUR
 NO_BASELINES = steady(1)[np.zeros(0, np.intp)]
@@ -32,14 +32,8 @@ NO_BASELINES = steady(1)[np.zeros(0, np.intp)]
 def reading(state: State, age_days: float | None, advanced: float | None = None) -> Reading:
     """A partition that was first polled two hours ago; ``advanced`` seconds ago it was seen to advance."""
     since = MONDAY if advanced is None else NOW - advanced
-    activity = Activity(
-        last_good_poll=NOW,
-        silent_since=since,
-        last_advance=None if advanced is None else since,
-        end_offset=9,
-        polls_good=9,
-    )
-    return Reading(state, activity, 1, 0, 9, None if age_days is None else NOW - age_days * DAY)
+    newest, last = None if age_days is None else NOW - age_days * DAY, None if advanced is None else since
+    return Reading(state, 1, 0, 9, newest, last_good_poll=NOW, silent_since=since, last_advance=last, polls_good=9)
 
 
 def assess(readings: list[Reading], *expectations: Expectation) -> Assessment:
