@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
-
-import numpy as np
 
 from exporter.backfill.audit import AuditReader
 from exporter.clock import SystemClock
@@ -18,14 +17,8 @@ from exporter.commands.audit_formats import Audit, write_as
 from exporter.commands.options import narrow_topics
 from exporter.commands.screen import Screen
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.judging.audit import (
-    AuditTopics,
-    TopicRelations,
-    alarms,
-    classify,
-    order_by_urgency,
-    select_silent,
-)
+from exporter.domain.judging.audit import URGENT, AuditTopics, Liveness, TopicRelations
+from exporter.domain.judging.audit_wording import Record, make_records
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory.sources import make_backfill_source, make_log_size_client
 from exporter.kafka.process import RemoteClient
@@ -85,7 +78,7 @@ def audit_to(
         for problem in problems:
             screen.say(f"Error: {problem}")
         return ExitCode.INTERRUPTED if interrupted else ExitCode.NOT_STARTED
-    audit = _concluded(AuditTopics.concatenate(found), wanted, clock.now(), problems, interrupted=interrupted)
+    audit = _conclude(found, wanted, clock.now(), problems, interrupted=interrupted)
     text = write_as(audit, wanted.style, verbose=wanted.verbose)
     if wanted.output is None:
         out.write(text)
@@ -98,7 +91,7 @@ def audit_to(
         screen.say(audit.summary)
     if interrupted:
         return ExitCode.INTERRUPTED
-    return ExitCode.FOUND if failed or alarms(audit.liveness[audit.shown]) else ExitCode.DONE
+    return ExitCode.FOUND if failed or any(one["what"] in URGENT for one in audit.shown) else ExitCode.DONE
 
 
 class _ClusterAudit:
@@ -180,18 +173,33 @@ class _ClusterAudit:
         self._screen.show(f"{self._cluster.name}: {what}")
 
 
-def _concluded(
-    topics: AuditTopics, wanted: AuditOptions, now: float, problems: Sequence[str], *, interrupted: bool
+def _conclude(
+    found: Sequence[AuditTopics], wanted: AuditOptions, now: float, problems: Sequence[str], *, interrupted: bool
 ) -> Audit:
-    codes = classify(topics, now)
-    order = order_by_urgency(topics, codes)
-    if wanted.silent_for is not None:
-        order = order[select_silent(topics, codes, wanted.silent_for, now)[order]]
-    keys: Mapping[str, Callable[[], Any]] = {
-        "urgency": lambda: np.zeros(len(order)),
-        "silence": lambda: np.nan_to_num(topics.last_record[order], nan=np.inf),
-        "bytes": lambda: -np.nan_to_num(topics.bytes[order], nan=-1.0),
-        "topic": lambda: topics.topic[order].astype(str),
-        "owner": lambda: np.array([owner or "\U0010ffff" for owner in topics.owner[order]], str),
+    records = [record for topics in found for record in make_records(topics, now)]
+    shown = [record for record in records if _is_wanted(record, wanted.silent_for)]
+    shown.sort(key=lambda one: (_URGENCY[one["what"]], _place_silence(one), one["cluster"], one["topic"]))
+    keys: Mapping[str, Callable[[Record], Any]] = {
+        "urgency": lambda _: 0,
+        "silence": _place_silence,
+        "bytes": lambda one: math.inf if one["bytes"] is None else -one["bytes"],
+        "topic": lambda one: one["topic"],
+        "owner": lambda one: one["owner"] or "\U0010ffff",
     }
-    return Audit(topics, codes, order[np.argsort(keys[wanted.sort](), kind="stable")], now, problems, interrupted)
+    return Audit(records, sorted(shown, key=keys[wanted.sort]), now, problems, interrupted)
+
+
+def _is_wanted(record: Record, silent_for: float | None) -> bool:
+    if silent_for is None:
+        return True
+    known = record["silence_seconds"] is not None and record["what"] != Liveness.WRITTEN
+    return known and record["silence_seconds"] >= silent_for
+
+
+def _place_silence(record: Record) -> float:
+    """The longest silence comes first, one that is not known last."""
+    last: float | None = record["last_record"]
+    return math.inf if last is None else last
+
+
+_URGENCY = {what: place for place, what in enumerate(Liveness)}

@@ -5,20 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
-import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from exporter.commands.text_table import align
-from exporter.domain.arrays import Codes, Rows, replace_nan
 from exporter.domain.formatting import duration, list_some, moment, plural, size
-from exporter.domain.judging.audit import LIVENESS, AuditTopics, Liveness, roles_of, verdict_name
-from exporter.domain.judging.audit_wording import explain_topic, explain_unknown, summarise
+from exporter.domain.judging.audit import Liveness
+from exporter.domain.judging.audit_wording import Record, summarise
 
 _LOOKS: Mapping[str, tuple[str, str]] = {
     Liveness.DIED: ("dead", "silent for longer than its past allows, since less than a week ago"),
@@ -51,11 +47,10 @@ PAGE_ROWS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found, in the order in which it is shown."""
+    """What an audit found of all topics, and which of them are ``shown`` in what order."""
 
-    topics: AuditTopics
-    liveness: Codes
-    shown: Rows
+    records: Sequence[Record]
+    shown: Sequence[Record]
     as_of: float
     problems: Sequence[str] = ()
     interrupted: bool = False
@@ -63,13 +58,13 @@ class Audit:
     @property
     def summary(self) -> str:
         """The summary line, of all topics."""
-        return summarise(self.topics, self.liveness) + ("; interrupted: not all was looked at" * self.interrupted)
+        return summarise(self.records) + ("; interrupted: not all was looked at" * self.interrupted)
 
     @property
     def counts(self) -> Mapping[str, int]:
         """How many topics are what."""
-        counted = np.bincount(self.liveness, minlength=len(LIVENESS)).tolist()
-        return {str(one): count for one, count in zip(LIVENESS, counted, strict=True)}
+        counted = Counter(record["what"] for record in self.records)
+        return {str(one): counted[one] for one in Liveness}
 
 
 def write_as(audit: Audit, style: str, *, verbose: bool = False) -> str:
@@ -77,37 +72,6 @@ def write_as(audit: Audit, style: str, *, verbose: bool = False) -> str:
     if style == "table":
         return _table(audit, verbose=verbose)
     return _json(audit) if style == "json" else _html(audit)
-
-
-def _records(audit: Audit) -> Iterator[dict[str, Any]]:
-    topics = audit.topics
-    for row in audit.shown.tolist():
-        last = replace_nan(topics.last_record[row])
-        liveness = LIVENESS[audit.liveness[row]]
-        yield {
-            "cluster": topics.cluster[row],
-            "topic": topics.topic[row],
-            "what": str(liveness),
-            "why_unknown": explain_unknown(topics, row) if liveness is Liveness.UNKNOWN else None,
-            "roles": roles_of(topics, row),
-            "verdict": verdict_name(int(topics.verdict[row])),
-            "last_record": last,
-            "silence_seconds": None if last is None else max(0.0, audit.as_of - last),
-            "longest_silence_seconds": replace_nan(topics.longest_silence[row]),
-            "readers": None if topics.readers[row] is None else list(topics.readers[row]),
-            "committed": list(topics.committed[row]),
-            "bytes": None if math.isnan(topics.bytes[row]) else int(topics.bytes[row]),
-            "cleanup_policy": topics.policy[row],
-            "retention_seconds": None if not math.isfinite(topics.retention[row]) else float(topics.retention[row]),
-            "kept_for_ever": bool(topics.retention[row] == math.inf),
-            "owner": topics.owner[row],
-            "partitions": int(topics.partitions[row]),
-            "partitions_not_read": int(topics.unread[row]),
-            "partitions_searched": int(topics.searched[row]),
-            "records": int(topics.records[row]),
-            "copy_of": topics.copy_of[row],
-            "evidence": explain_topic(topics, audit.liveness, row, audit.as_of),
-        }
 
 
 def _json(audit: Audit) -> str:
@@ -118,12 +82,12 @@ def _json(audit: Audit) -> str:
         "problems": list(audit.problems),
         "interrupted": audit.interrupted,
     }
-    rows = ",\n".join(f"    {json.dumps(row)}" for row in _records(audit))
+    rows = ",\n".join(f"    {json.dumps(row)}" for row in audit.shown)
     begin = json.dumps(head, indent=2).removesuffix("\n}")
     return f'{begin},\n  "topics": [\n{rows}\n  ]\n}}\n' if rows else f'{begin},\n  "topics": []\n}}\n'
 
 
-def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+def _cells(row: Record) -> dict[str, str]:
     """Return the cells of a topic, as people read them."""
     last, silent, longest = row["last_record"], row["silence_seconds"], row["longest_silence_seconds"]
     what = f"{row['what']}: {row['why_unknown']}" if row["why_unknown"] else row["what"]
@@ -141,7 +105,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _readers(row: Mapping[str, Any]) -> str:
+def _readers(row: Record) -> str:
     if row["readers"] is None:
         return "not known"
     if row["readers"]:
@@ -149,7 +113,7 @@ def _readers(row: Mapping[str, Any]) -> str:
     return f"nobody now ({plural(len(row['committed']), 'group')} before)" if row["committed"] else "nobody"
 
 
-def _retention_words(row: Mapping[str, Any]) -> str:
+def _retention_words(row: Record) -> str:
     policy, seconds = row["cleanup_policy"], row["retention_seconds"]
     if policy is None:
         return ""
@@ -160,15 +124,14 @@ def _retention_words(row: Mapping[str, Any]) -> str:
 
 
 def _table(audit: Audit, *, verbose: bool) -> str:
-    records = list(_records(audit))
-    if not records:
+    if not audit.shown:
         return "\n".join([audit.summary, *audit.problems]) + "\n"
-    rows = list(map(_cells, records))
-    several = len(set(audit.topics.cluster)) > 1
+    rows = list(map(_cells, audit.shown))
+    several = len({record["cluster"] for record in audit.records}) > 1
     names = [name for name in rows[0] if (name != "cluster" or several) and any(row[name] for row in rows)]
     head, *table = align([[name.upper() for name in names], *([row[name] for name in names] for row in rows)])
     lines = [head]
-    for record, line in zip(records, table, strict=True):
+    for record, line in zip(audit.shown, table, strict=True):
         lines += [line, f"    {record['evidence']}"] if verbose else [line]
     return "\n".join([*lines, "", audit.summary, *audit.problems]) + "\n"
 
@@ -178,7 +141,7 @@ _SORTED_BY = {"silent": "silence_seconds", "longest before": "longest_silence_se
 
 def _html(audit: Audit) -> str:
     rows = []
-    for record in islice(_records(audit), PAGE_ROWS):
+    for record in audit.shown[:PAGE_ROWS]:
         cells = _cells(record)
         numbers = {name: record[key] for name, key in _SORTED_BY.items()}
         rows.append(

@@ -21,10 +21,9 @@ from exporter.domain.judging.audit import (
     classify,
     find_copies,
     mirror_aliases,
-    order_by_urgency,
     spare_earlier_silences,
 )
-from exporter.domain.judging.audit_wording import summarise
+from exporter.domain.judging.audit_wording import make_records, summarise
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.polls.readings import Reason, reason_code
 from exporter.domain.verdicts import GAPS, SCHEDULE, VERDICT_CODES, Verdict
@@ -129,12 +128,12 @@ def test_the_summary_counts_bytes_deaths_and_what_is_unknown() -> None:
         {"topic": "d", "unread": 2, "reason": reason_code(Reason.UNAUTHORIZED), "bytes": np.nan},
         {"topic": "e", "last_record": NOW - 60},
     )
-    assert summarise(rows, classify(rows, NOW)) == (
+    assert summarise(list(make_records(rows, NOW))) == (
         "2 of 5 topics are abandoned (2.0 GiB); 1 of these may hold state (compacted, kept for ever or internal); "
         "1 error topic among them; 1 died this week; 1 cannot be judged: no right to describe it"
     )
     rows = topics({}, {"topic": "b", "bytes": np.nan})
-    assert summarise(rows, classify(rows, NOW)) == "2 of 2 topics are abandoned (at least 1.0 GiB)"
+    assert summarise(list(make_records(rows, NOW))) == "2 of 2 topics are abandoned (at least 1.0 GiB)"
 
 
 def test_copies_are_known_by_the_topics_that_mirrormaker_keeps() -> None:
@@ -158,9 +157,8 @@ def test_error_topics_are_known_by_their_names(name: str) -> None:
 
 def audit_of(*rows: dict[str, Any]) -> Audit:
     """The audit of topics that differ from an abandoned one."""
-    made = topics(*rows)
-    codes = classify(made, NOW)
-    return Audit(made, codes, order_by_urgency(made, codes), NOW, ["cluster east is not read: no answer"])
+    records = list(make_records(topics(*rows), NOW))
+    return Audit(records, records, NOW, ["cluster east is not read: no answer"])
 
 
 def test_a_table_shows_evidence_where_that_is_asked_and_a_page_escapes_cells() -> None:

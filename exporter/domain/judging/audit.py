@@ -12,13 +12,13 @@ from enum import StrEnum
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats
 from exporter.domain.formatting import duration, moment
 from exporter.domain.history.streams import Strings, objects
 from exporter.domain.judging.rollup_verdicts import Verdicts
 from exporter.domain.learning.hours import Integers
 from exporter.domain.polls.readings import Reason, reason_code
-from exporter.domain.verdicts import GAPS, VERDICT_CODES, VERDICTS, Verdict
+from exporter.domain.verdicts import GAPS, VERDICT_CODES, Verdict
 
 LIVE_SECONDS = 3600.0
 """A topic whose newest record is at most this old is written now: the same hour as for the verdict ``live``."""
@@ -156,11 +156,6 @@ class AuditTopics(ColumnSet):
             committed=objects([relations.committed.get(name, ()) for name in topics]),
         )
 
-    @property
-    def compacted(self) -> Flags:
-        """Whether compaction keeps the newest record of each key."""
-        return np.array([is_compacted(policy) for policy in self.policy], np.bool_)
-
 
 def classify(topics: AuditTopics, now: float) -> Codes:
     """Return what each topic is, as indices into LIVENESS.
@@ -207,12 +202,6 @@ def spare_earlier_silences(judged: Verdicts, longest: Floats, last: Floats) -> t
     return verdict, evidence
 
 
-def order_by_urgency(topics: AuditTopics, codes: Codes) -> Rows:
-    """Return rows, most urgent first; of one kind the longest silence first, then by name."""
-    last = np.where(np.isnan(topics.last_record), np.inf, topics.last_record)
-    return np.lexsort((topics.topic.astype(str), topics.cluster.astype(str), last, codes))
-
-
 def roles_of(topics: AuditTopics, row: int) -> list[str]:
     """Return the words that stand beside what a topic is: it is silent by its nature, or holds state."""
     words = []
@@ -230,22 +219,6 @@ def roles_of(topics: AuditTopics, row: int) -> list[str]:
 def _is(verdict: Codes, *wanted: Verdict) -> Flags:
     found: Flags = np.isin(verdict, [VERDICT_CODES[one] for one in wanted])
     return found
-
-
-def select_silent(topics: AuditTopics, codes: Codes, seconds: float, now: float) -> Flags:
-    """Return which topics are known to be silent for at least so many seconds."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray((now - topics.last_record >= seconds) & (codes != LIVENESS_CODES[Liveness.WRITTEN]))
-
-
-def verdict_name(code: int) -> str | None:
-    """Return the verdict of a code in a column, None where none was given."""
-    return None if code == NOT_JUDGED else str(VERDICTS[code])
-
-
-def alarms(codes: Codes) -> bool:
-    """Return whether anything is abandoned, died, overdue or unknown."""
-    return bool(np.isin(codes, [LIVENESS_CODES[one] for one in URGENT]).any())
 
 
 def find_doubts(newest: Floats, now: float, slack: float) -> Codes:

@@ -1,25 +1,29 @@
-"""Sentences about what an audit found: the evidence for each topic, why one is unknown, and the summary."""
+"""What an audit found as records for people: what each topic is, the evidence for it, and the summary of all."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-import numpy as np
-
-from exporter.domain.arrays import Codes, Flags
+from exporter.domain.arrays import replace_nan
 from exporter.domain.formatting import ago, moment, plural, size
 from exporter.domain.judging.audit import (
     DOUBTS,
     LIVE_SECONDS,
     LIVENESS,
-    LIVENESS_CODES,
+    NOT_JUDGED,
     AuditTopics,
     Doubt,
     Liveness,
+    classify,
     roles_of,
 )
 from exporter.domain.polls.readings import Reason, reason_of_code
+from exporter.domain.verdicts import VERDICTS
+
+Record = Mapping[str, Any]
 
 _DOUBT_WORDS: Mapping[Doubt, str] = {
     Doubt.SECONDS: "the timestamps of its records are seconds, not milliseconds",
@@ -34,6 +38,8 @@ _ROLE_WORDS = {
     "kept for ever": "kept for ever: it may hold state",
 }
 
+_STATEFUL = frozenset({"internal", "compacted", "kept for ever"})
+
 _REASON_WORDS: Mapping[Reason, str] = {
     Reason.UNAUTHORIZED: "no right to describe it",
     Reason.UNKNOWN_TOPIC: "deleted while it was looked at",
@@ -45,12 +51,37 @@ _REASON_WORDS: Mapping[Reason, str] = {
 }
 
 
-def explain_topic(topics: AuditTopics, codes: Codes, row: int, now: float) -> str:
-    """Return the evidence for what a topic is, as one sentence."""
-    return "; ".join(clause for clause in _clauses(topics, LIVENESS[codes[row]], row, now) if clause)
+def make_records(topics: AuditTopics, now: float) -> Iterator[Record]:
+    """Yield a record of each topic as of ``now`` (Unix seconds), as JSON has it; None is unknown."""
+    for row, code in enumerate(classify(topics, now).tolist()):
+        last, verdict = replace_nan(topics.last_record[row]), int(topics.verdict[row])
+        record = {
+            "cluster": topics.cluster[row],
+            "topic": topics.topic[row],
+            "what": str(LIVENESS[code]),
+            "why_unknown": _explain_unknown(topics, row) if LIVENESS[code] is Liveness.UNKNOWN else None,
+            "roles": roles_of(topics, row),
+            "verdict": None if verdict == NOT_JUDGED else str(VERDICTS[verdict]),
+            "last_record": last,
+            "silence_seconds": None if last is None else max(0.0, now - last),
+            "longest_silence_seconds": replace_nan(topics.longest_silence[row]),
+            "readers": None if topics.readers[row] is None else list(topics.readers[row]),
+            "committed": list(topics.committed[row]),
+            "bytes": None if math.isnan(topics.bytes[row]) else int(topics.bytes[row]),
+            "cleanup_policy": topics.policy[row],
+            "retention_seconds": None if not math.isfinite(topics.retention[row]) else float(topics.retention[row]),
+            "kept_for_ever": bool(topics.retention[row] == math.inf),
+            "owner": topics.owner[row],
+            "partitions": int(topics.partitions[row]),
+            "partitions_not_read": int(topics.unread[row]),
+            "partitions_searched": int(topics.searched[row]),
+            "records": int(topics.records[row]),
+            "copy_of": topics.copy_of[row],
+        }
+        yield record | {"evidence": "; ".join(filter(None, _clauses(topics, row, record, now)))}
 
 
-def explain_unknown(topics: AuditTopics, row: int) -> str:
+def _explain_unknown(topics: AuditTopics, row: int) -> str:
     """Return in a few words why a topic cannot be judged."""
     if topics.unread[row]:
         reason = reason_of_code(int(topics.reason[row]))
@@ -60,82 +91,70 @@ def explain_unknown(topics: AuditTopics, row: int) -> str:
     return "too few records" if topics.looked_back[row] else "interrupted before its past was looked at"
 
 
-def summarise(topics: AuditTopics, codes: Codes) -> str:
+def summarise(records: Sequence[Record]) -> str:
     """Return the summary line, as ``12 of 32 topics are abandoned (4.2 GiB); 1 died this week; ...``."""
-    counted = Counter(codes.tolist())
-
-    def count_of(one: Liveness) -> int:
-        return counted[LIVENESS_CODES[one]]
-
-    abandoned = codes == LIVENESS_CODES[Liveness.ABANDONED]
-    verb = "is" if 1 in (count_of(Liveness.ABANDONED), len(topics)) else "are"
-    of = plural(len(topics), "topic")
-    clauses = [f"{count_of(Liveness.ABANDONED):,} of {of} {verb} abandoned{_bytes(topics, abandoned)}"]
-    stateful = int(np.count_nonzero(abandoned & (topics.compacted | topics.internal | (topics.retention == np.inf))))
-    if stateful:
+    counted = Counter(record["what"] for record in records)
+    abandoned = [record for record in records if record["what"] == Liveness.ABANDONED]
+    verb = "is" if 1 in (len(abandoned), len(records)) else "are"
+    clauses = [f"{len(abandoned):,} of {plural(len(records), 'topic')} {verb} abandoned{_bytes(abandoned)}"]
+    if stateful := sum(not _STATEFUL.isdisjoint(record["roles"]) for record in abandoned):
         clauses.append(f"{stateful:,} of these may hold state (compacted, kept for ever or internal)")
-    if errors := int(np.count_nonzero(abandoned & topics.errors)):
+    if errors := sum("error topic" in record["roles"] for record in abandoned):
         clauses.append(f"{plural(errors, 'error topic')} among them")
-    if died := count_of(Liveness.DIED):
+    if died := counted[Liveness.DIED]:
         clauses.append(f"{died:,} died this week")
-    if overdue := count_of(Liveness.OVERDUE):
+    if overdue := counted[Liveness.OVERDUE]:
         clauses.append(f"{overdue:,} {'is' if overdue == 1 else 'are'} overdue")
-    if unknown := count_of(Liveness.UNKNOWN):
-        rows = np.flatnonzero(codes == LIVENESS_CODES[Liveness.UNKNOWN]).tolist()
-        causes = Counter(explain_unknown(topics, row) for row in rows).most_common()
+    if unknown := counted[Liveness.UNKNOWN]:
+        causes = Counter(record["why_unknown"] for record in records if record["why_unknown"]).most_common()
         why = ", ".join(cause if len(causes) == 1 else f"{cause} ({number:,})" for cause, number in causes)
         clauses.append(f"{unknown:,} cannot be judged: {why}")
     return "; ".join(clauses)
 
 
-def _bytes(topics: AuditTopics, chosen: Flags) -> str:
-    known = topics.bytes[chosen]
-    known = known[~np.isnan(known)]
-    if not len(known):
-        return ""
-    least = "" if len(known) == np.count_nonzero(chosen) else "at least "
-    return f" ({least}{size(int(known.sum()))})"
+def _bytes(records: Sequence[Record]) -> str:
+    known = [record["bytes"] for record in records if record["bytes"] is not None]
+    least = "" if len(known) == len(records) else "at least "
+    return f" ({least}{size(sum(known))})" if known else ""
 
 
-def _clauses(topics: AuditTopics, liveness: Liveness, row: int, now: float) -> Iterator[str | None]:
-    last = float(topics.last_record[row])
-    if liveness is Liveness.WRITTEN:
-        if topics.advanced[row] and not now - last <= LIVE_SECONDS:
-            dated = "records without a plausible time" if np.isnan(last) else f"records dated {moment(last)}"
+def _clauses(topics: AuditTopics, row: int, record: Record, now: float) -> Iterator[str | None]:
+    liveness, last, unread, partitions = (
+        record[name] for name in ("what", "last_record", "partitions_not_read", "partitions")
+    )
+    if liveness == Liveness.WRITTEN:
+        if topics.advanced[row] and (last is None or now - last > LIVE_SECONDS):
+            dated = "records without a plausible time" if last is None else f"records dated {moment(last)}"
             yield f"written while the audit ran, with {dated}: mirrored or back-dated"
         else:
             yield f"last record {ago(now - last)}"
-    elif liveness is Liveness.UNKNOWN:
-        unread, partitions = int(topics.unread[row]), int(topics.partitions[row])
-        yield (f"{unread:,} of {plural(partitions, 'partition')} not read: " if 0 < unread < partitions else "") + (
-            explain_unknown(topics, row)
-        )
-        if not np.isnan(last):
+    elif liveness == Liveness.UNKNOWN:
+        some = f"{unread:,} of {plural(partitions, 'partition')} not read: " if 0 < unread < partitions else ""
+        yield some + record["why_unknown"]
+        if last is not None:
             yield f"newest record that is known: {moment(last)}"
-        if not topics.unread[row] and topics.looked_back[row]:
+        if not unread and topics.looked_back[row]:
             yield topics.evidence[row]
-    elif liveness is Liveness.EMPTY:
+    elif liveness == Liveness.EMPTY:
         yield "empty: retention or somebody deleted its records; when it was last written is not known"
-    elif liveness is Liveness.NEVER_WRITTEN:
+    elif liveness == Liveness.NEVER_WRITTEN:
         yield "never written"
     else:
         yield topics.evidence[row]
-        searched, partitions = int(topics.searched[row]), int(topics.partitions[row])
-        if searched < partitions:
+        if (searched := record["partitions_searched"]) < partitions:
             shows = "shows" if searched == 1 else "show"
             yield f"its past as {searched:,} of {plural(partitions, 'partition')} {shows} it"
     if liveness in (Liveness.DIED, Liveness.OVERDUE, Liveness.ABANDONED, Liveness.SILENT):
-        yield f"{plural(int(topics.records[row]), 'record')} held"
+        yield f"{plural(record['records'], 'record')} held"
     if topics.by_time[row]:
         yield "its newest record was found by look-ups by time: its broker names none (MAX_TIMESTAMP, Kafka 3.0)"
-    if topics.copy_of[row] is not None:
-        yield f"a copy that MirrorMaker makes from {topics.copy_of[row]}: its age is that of the original's records"
-    yield from map(_ROLE_WORDS.__getitem__, roles_of(topics, row))
-    yield _of_readers(topics, row)
+    if record["copy_of"] is not None:
+        yield f"a copy that MirrorMaker makes from {record['copy_of']}: its age is that of the original's records"
+    yield from map(_ROLE_WORDS.__getitem__, record["roles"])
+    yield _word_readers(record["readers"], record["committed"])
 
 
-def _of_readers(topics: AuditTopics, row: int) -> str | None:
-    readers, committed = topics.readers[row], topics.committed[row]
+def _word_readers(readers: Sequence[str] | None, committed: Sequence[str]) -> str | None:
     if readers is None:
         return None
     if readers:
