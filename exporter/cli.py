@@ -39,9 +39,6 @@ from exporter.waiting import show_waiting
 
 PROGRAM = "topic-liveness"
 
-_LEAST_OPEN_FILES = 512
-"""The pages alone take up to 256 connections."""
-
 
 @click.group(cls=Commands, commands=[audit], epilog=OVERVIEW, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM)
@@ -68,7 +65,9 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
 
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
-    _raise_limit_of_open_files()
+    # For children too.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with ExitStack() as ending:
         processes = {cluster.name: ClientProcess(cluster.name) for cluster in settings.clusters}
         # Clients start up while this process imports the rest.
@@ -82,17 +81,6 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         sources = connect(settings, processes)
         warn_of_exposed(settings, sources)
         return run_exporter(settings, processes, sources)
-
-
-def _raise_limit_of_open_files() -> None:
-    """Raise the soft limit to the hard one, for children too. Raises ClickException where it is too low."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < _LEAST_OPEN_FILES:
-        raise click.ClickException(
-            f"the limit of open files must be at least {_LEAST_OPEN_FILES}, got {hard}: raise it with `ulimit -Hn`, "
-            "LimitNOFILE= of systemd or the limits of the container runtime"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @topic_liveness.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,7 +15,6 @@ from exporter.clock import SystemClock
 from exporter.collectors.readers_and_sizes import read_readers, read_sizes
 from exporter.commands.audit_formats import Audit, write_as
 from exporter.commands.options import narrow_topics
-from exporter.commands.screen import Screen
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.judging.audit import URGENT, AuditTopics, Liveness, TopicRelations
 from exporter.domain.judging.audit_wording import Record, make_records
@@ -24,6 +23,7 @@ from exporter.factory.sources import make_backfill_source, make_log_size_client
 from exporter.kafka.process import RemoteClient
 from exporter.settings.schema import ClusterSettings, Settings
 from exporter.storage.files import put
+from exporter.waiting import show_waiting
 
 WATCHED_SECONDS = 5.0
 """The shortest time between two looks at the end of a topic. One that advances in between is written now, whatever
@@ -55,14 +55,14 @@ def audit_to(
     written.
     """
     clock = SystemClock()
-    screen = Screen(errors, clock)
     found: list[AuditTopics] = []
     problems: list[str] = []
     failed = interrupted = False
     for cluster in clusters:
-        reading = _ClusterAudit(narrow_topics(cluster, wanted.topics), settings, clock, screen)
+        reading = _ClusterAudit(narrow_topics(cluster, wanted.topics), settings, clock)
         try:
-            reading.read()
+            with show_waiting(f"{cluster.name}: connecting") as show:
+                reading.read(show)
         except SourceError as error:
             problems.append(f"cluster {cluster.name} is not read: {error.detail}")
             failed = True
@@ -73,10 +73,9 @@ def audit_to(
         problems += reading.problems
         if interrupted:
             break
-    screen.clear()
     if not found:
         for problem in problems:
-            screen.say(f"Error: {problem}")
+            print(f"Error: {problem}", file=errors)
         return ExitCode.INTERRUPTED if interrupted else ExitCode.NOT_STARTED
     audit = _conclude(found, wanted, clock.now(), problems, interrupted=interrupted)
     text = write_as(audit, wanted.style, verbose=wanted.verbose)
@@ -86,9 +85,9 @@ def audit_to(
         try:
             put(wanted.output, lambda file: file.write(text.encode()))
         except OSError as error:
-            screen.say(f"Error: --output {str(wanted.output)!r} cannot be written: {error.strerror}")
+            print(f"Error: --output {str(wanted.output)!r} cannot be written: {error.strerror}", file=errors)
             return ExitCode.NOT_STARTED
-        screen.say(audit.summary)
+        print(audit.summary, file=errors)
     if interrupted:
         return ExitCode.INTERRUPTED
     return ExitCode.FOUND if failed or any(one["what"] in URGENT for one in audit.shown) else ExitCode.DONE
@@ -97,37 +96,36 @@ def audit_to(
 class _ClusterAudit:
     """The audit of one cluster, of which a part is known when it is interrupted."""
 
-    def __init__(self, cluster: ClusterSettings, settings: Settings, clock: Clock, screen: Screen) -> None:
-        self._cluster, self._settings, self._clock, self._screen = cluster, settings, clock, screen
+    def __init__(self, cluster: ClusterSettings, settings: Settings, clock: Clock) -> None:
+        self._cluster, self._settings, self._clock = cluster, settings, clock
         self._reader: AuditReader | None = None
         self._relations = TopicRelations()
         self.problems: list[str] = []
         self.lacks_topics = False
         """Whether a pattern matches no topic."""
 
-    def read(self) -> None:
-        """Read the cluster. Raises SourceError where it does not answer."""
-        with ExitStack() as ending:
-            self._show("connecting")
-            source = make_backfill_source(self._cluster, self._settings)
-            ending.callback(source.close)
+    def read(self, show: Callable[[str], None]) -> None:
+        """Read the cluster, and show what is under way. Raises SourceError where it does not answer."""
+        name = self._cluster.name
+        with closing(make_backfill_source(self._cluster, self._settings)) as source:
             metadata = source.metadata()
             self._note_unmatched(metadata.unmatched)
             overrides = [one.make_override() for one in self._settings.overrides]
             reader = AuditReader(
                 source,
                 metadata,
-                self._cluster.name,
+                name,
                 self._clock,
                 overrides=overrides,
-                tick=self._tick,
+                tick=lambda what, done, of: show(f"{name}: {done:,} of {of:,} {what}"),
             )
             self._reader = reader
             begun = self._clock.monotonic()
             reader.read_ends()
+            show(f"{name}: reading consumer groups and log sizes")
             self._read_relations(source, reader)
             reader.look_back()
-            self._show("looking for advances")
+            show(f"{name}: looking for advances")
             reader.find_advances(begun + WATCHED_SECONDS)
 
     def topics(self) -> list[AuditTopics]:
@@ -138,9 +136,7 @@ class _ClusterAudit:
         return [self._reader.topics(self._relations, errors=errors, in_scope=self._in_scope)]
 
     def _read_relations(self, source: RemoteClient, reader: AuditReader) -> None:
-        self._show("reading consumer groups")
         self._relations = read_readers(source, reader.metadata, self._clock)
-        self._show("reading log sizes")
         try:
             with make_log_size_client(self._cluster, self._settings) as client:
                 sizes, why = read_sizes(client, reader.metadata, self._clock)
@@ -165,12 +161,6 @@ class _ClusterAudit:
             return False
         included = any(re.fullmatch(pattern, topic) for pattern in wanted.include)
         return included and not any(re.fullmatch(pattern, topic) for pattern in wanted.exclude)
-
-    def _tick(self, what: str, done: int, of: int) -> None:
-        self._show(f"{done:,} of {of:,} {what}")
-
-    def _show(self, what: str) -> None:
-        self._screen.show(f"{self._cluster.name}: {what}")
 
 
 def _conclude(

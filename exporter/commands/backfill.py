@@ -12,7 +12,6 @@ from exporter.backfill.slot_search import Windows
 from exporter.backfill.spool_rows import coverage_rows, inventory_rows, window_rows
 from exporter.backfill.spool_streams import SpoolStreams
 from exporter.clock import SystemClock
-from exporter.commands.screen import Screen
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, list_some, plural
 from exporter.domain.history.rows import Source
@@ -21,6 +20,7 @@ from exporter.domain.ports import SourceError
 from exporter.factory.sources import make_backfill_source
 from exporter.history.spool import HistoryError, Spool
 from exporter.settings.schema import ClusterSettings, Settings
+from exporter.waiting import show_waiting
 
 NAMED = 5
 """How many failed partitions are named for each reason."""
@@ -31,28 +31,27 @@ def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: boo
 
     Returns the exit code. A cluster that fails costs only itself. The next run writes what an interrupted one did not.
     """
-    screen = Screen(out, SystemClock())
     codes = {ExitCode.DONE}
     try:
         spool = Spool(settings.history.folder, settings.exporter, Source.BACKFILL)
     except HistoryError as error:
-        screen.say(f"Error: {error}")
+        print(f"Error: {error}", file=out)
         return ExitCode.NOT_STARTED
     for known in settings.clusters:
         if cluster not in (None, known.name):
             continue
-        filled = _fill(known, settings, spool, screen, again=again)
+        filled = _fill(known, settings, spool, out, again=again)
         codes.add(ExitCode.DONE if filled else ExitCode.FOUND)
     return max(codes)
 
 
-def _fill(cluster: ClusterSettings, settings: Settings, spool: Spool, screen: Screen, *, again: bool) -> bool:
+def _fill(cluster: ClusterSettings, settings: Settings, spool: Spool, out: TextIO, *, again: bool) -> bool:
     """Backfill one cluster, and return whether it has partitions and nothing failed.
 
     Each batch of partitions becomes files of one name: windows, coverage, and last the inventory, by which the next run
     knows that their history is written. What was cut off before is written again, with the same keys.
     """
-    name, clock, wanted = cluster.name, screen.clock, settings.backfill
+    name, clock, wanted = cluster.name, SystemClock(), settings.backfill
     request = Request(name, settings.exporter, wanted.horizon, int(wanted.slot))
     started = clock.monotonic()
 
@@ -61,20 +60,27 @@ def _fill(cluster: ClusterSettings, settings: Settings, spool: Spool, screen: Sc
         rows = [*found, coverage_rows(request, cutoffs), inventory_rows(request, cutoffs)]
         spool.write_files(name, clock.now(), rows)
 
-    def show(done: int, of: int, lookups: int) -> None:
+    def word_progress(done: int, of: int, lookups: int) -> str:
         seconds = clock.monotonic() - started
         left = f", about {duration(seconds / done * (of - done))} left" if 0 < done < of else ""
         pace = lookups / max(seconds, 0.001)
-        screen.show(f"{name}: {done:,} of {of:,} partitions, {lookups:,} look-ups, {pace:,.0f} a second{left}")
+        return f"{name}: {done:,} of {of:,} partitions, {lookups:,} look-ups, {pace:,.0f} a second{left}"
 
     def say_resumable(what: str) -> None:
-        screen.say(f"{what}; the next backfill writes what is missing")
+        print(f"{what}; the next backfill writes what is missing", file=out)
 
-    source = make_backfill_source(cluster, settings)
+    source, streams = make_backfill_source(cluster, settings), SpoolStreams(spool, name)
     try:
-        streams = SpoolStreams(spool, name)
-        run = Backfill(source, request, clock=clock, emit=write, first_polls=streams.first_polls, progress=show)
-        result = run.run(() if again else streams.list_backfilled())
+        with show_waiting(f"{name}: connecting") as show:
+            run = Backfill(
+                source,
+                request,
+                clock=clock,
+                emit=write,
+                first_polls=streams.first_polls,
+                progress=lambda *counts: show(word_progress(*counts)),
+            )
+            result = run.run(() if again else streams.list_backfilled())
     except SourceError as error:
         say_resumable(f"Error: cluster {name}: {error}")
         return False
@@ -87,7 +93,7 @@ def _fill(cluster: ClusterSettings, settings: Settings, spool: Spool, screen: Sc
     finally:
         source.close()
     for line in _conclude(name, result, clock.monotonic() - started):
-        screen.say(line)
+        print(line, file=out)
     return result.partitions > 0 and not result.failed
 
 

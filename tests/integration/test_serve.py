@@ -72,7 +72,7 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     assert objections(exporter.metrics()) == []
     serving, clients = exporter.process.pid, exporter.clients()
     assert len(clients) == 1
-    assert loaded(serving, "confluent_kafka", "pandas") == []
+    assert loaded(serving, "confluent_kafka") == []
     assert [loaded(each, "pyarrow", "pydantic", "confluent_kafka") for each in clients] == [["confluent_kafka"]]
 
     def staleness() -> float:

@@ -12,26 +12,28 @@ import pytest
 
 from exporter.backfill.spool_streams import SpoolStreams
 from exporter.commands.backfill import backfill
-from exporter.commands.screen import Screen
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.history.rows import Inventory, Source
 from exporter.domain.polls.readings import State, TopicPartition
 from exporter.history.spool import Spool, list_finished_files
 from exporter.history.tables import table_of
 from exporter.settings.schema import Settings
+from exporter.waiting import show_waiting
 from tests.unit.past_logs import Log, Logs
 from tests.unit.readings import ManualClock
 
 
-def test_a_log_gets_progress_every_half_minute_only() -> None:
+def test_a_log_gets_progress_every_half_minute_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without a terminal a short run prints its result alone, a long one also its progress."""
-    out, clock = io.StringIO(), ManualClock(0.0)
-    screen = Screen(out, clock)
-    for second in range(65):
-        clock.time = float(second)
-        screen.show(f"{second} of 65")
-    screen.say("finished")
-    assert out.getvalue() == "30 of 65\n60 of 65\nfinished\n"
+    clock = ManualClock(0.0)
+    monkeypatch.setattr("exporter.waiting.time.monotonic", clock.monotonic)
+    with show_waiting("prod") as show:
+        for second in range(65):
+            clock.time = float(second)
+            show(f"{second} of 65")
+    assert capsys.readouterr().err == "30 of 65\n60 of 65\n"
 
 
 @pytest.mark.parametrize(("topics", "code"), [((), ExitCode.FOUND), (("orders",), ExitCode.DONE)])

@@ -247,15 +247,6 @@ def test_serve_ends_with_0_after_a_signal(start: Callable[..., Running]) -> None
         assert set(json.loads(line)) == {"time", "level", "logger", "message"}
 
 
-def test_serve_needs_enough_open_files(tmp_path: Path) -> None:
-    """With too few it would poll nothing: it says so and ends with 2, and raises a soft limit by itself."""
-    limited = ["bash", "-c", 'ulimit -n 100; exec "$@"', "bash"]
-    refused = ran(tmp_path, *limited, *COMMAND, "serve", "--bootstrap-server", NOWHERE)
-    assert refused.returncode == 2
-    assert "the limit of open files must be at least 512, got 100" in refused.stderr
-    assert "Traceback" not in refused.stderr
-
-
 def test_overrides_and_outages_that_no_argument_can_hold_reach_the_job(tmp_path: Path) -> None:
     """Each list is larger than the 128 KiB of one argument, and the job reads all of it."""
     instead = tmp_path / "instead" / "spark_rollups"
