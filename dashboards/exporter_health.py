@@ -138,7 +138,7 @@ def _polls(made: dashboard.Dashboard) -> None:
         ),
         curves(
             "Kafka clients replaced",
-            "Processes with a Kafka client that ended, hung, leaked or reached no broker, by reason.",
+            "Processes with a Kafka client that ended, hung or reached no broker, by reason.",
             [
                 query(
                     _rate("topic_liveness_client_restarts_total", f"{CLUSTER_KEYS}, reason"),
@@ -146,7 +146,7 @@ def _polls(made: dashboard.Dashboard) -> None:
                 )
             ],
             "cps",
-        ),
+        ).span(24),
     ):
         made.with_panel(panel)
 
@@ -259,9 +259,9 @@ def _process() -> dashboard.Row:
         .with_panel(
             curves(
                 "CPU",
-                "CPU seconds per second of the exporter's own process.",
+                "Of the exporter's own process; 100 % is one core.",
                 [query(_rate("process_cpu_seconds_total", _INSTANCE_KEYS, OWN), "{{instance}}")],
-                "none",
+                "percentunit",
                 NO_SCRAPE,
             )
         )

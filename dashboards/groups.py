@@ -54,7 +54,7 @@ def _lag(made: dashboard.Dashboard) -> None:
     for panel in (
         longest("Largest lag", "Records that a group is behind in a topic, all partitions.", lag, _NAME, "none", _NONE),
         longest(
-            "Latest groups",
+            "Largest time lag",
             "Age of the first record that a group has yet to read, in its latest partition.",
             late,
             _NAME,
@@ -99,7 +99,8 @@ def _lag(made: dashboard.Dashboard) -> None:
 
 
 def _lists(made: dashboard.Dashboard) -> None:
-    unread = newest("kafka_topic_consumergroups", TOPIC_KEYS) + " == 0"
+    counted = ("kafka_topic_consumergroups", "kafka_topic_consumergroups_without_members")
+    unread = f"{' + '.join(newest(name, TOPIC_KEYS) for name in counted)} == 0"
     made.with_row(dashboard.Row("Lost and unread"))
     made.with_panel(
         list_now(
@@ -114,7 +115,7 @@ def _lists(made: dashboard.Dashboard) -> None:
     made.with_panel(
         list_now(
             "Living topics that nobody reads",
-            "No group that the exporter sees has committed an offset in them, or has them assigned.",
+            "No group has them assigned, and none without a member has committed an offset in them.",
             {"kafka_cluster": "Cluster", "topic": "Topic"},
             [Column("Groups", f"({unread}) and on ({TOPIC_KEYS}) ({topics('live')})", "none")],
             "somebody reads every living topic, or groups are not known",

@@ -193,7 +193,7 @@ def _over_time(made: dashboard.Dashboard) -> None:
             "How many topics are in which condition.",
             [query(f"count by (verdict) ({by_verdict})", "{{verdict}}")],
             "none",
-        )
+        ).height(10)
     )
     made.with_panel(
         longest(
@@ -261,6 +261,6 @@ def _deletable() -> dashboard.Row:
                 ],
                 "bytes",
                 none,
-            )
+            ).height(10)
         )
     )

@@ -78,7 +78,7 @@ def replication() -> dashboard.Dashboard:
             ],
             "none",
             _NONE,
-        ),
+        ).height(10),
         longest(
             "Largest lag",
             "By how much the newest record of the replica is older than that of its source.",
@@ -93,7 +93,7 @@ def replication() -> dashboard.Dashboard:
             _NAME,
             "none",
             _NONE,
-        ),
+        ).span(24),
     ):
         made.with_panel(panel)
     return made

@@ -88,14 +88,14 @@ def _now(made: dashboard.Dashboard) -> None:
         ),
         (
             "Consumer groups",
-            "Groups that have committed an offset in the topic; 0: nobody reads it.",
+            "Groups with a member that has a partition of the topic; 0: none reads it now.",
             f"min({newest('kafka_topic_consumergroups', TOPIC_KEYS)})",
             "none",
             steps((None, BLUE)),
             "groups are hidden, or none watched",
         ),
     ):
-        made.with_panel(figure(title, description, expr, unit, thresholds, none).span(4))
+        made.with_panel(figure(title, description, expr, unit, thresholds, none))
     made.with_panel(
         list_now(
             "Verdict and settings",
@@ -120,9 +120,7 @@ def _now(made: dashboard.Dashboard) -> None:
                 Column("Retention", newest("kafka_topic_retention_seconds", TOPIC_KEYS), "dtdurations"),
             ],
             "no such topic: see the variables",
-        )
-        .height(4)
-        .span(8)
+        ).height(4)
     )
 
 

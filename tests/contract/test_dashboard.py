@@ -108,3 +108,12 @@ def test_tables_name_the_columns_of_their_queries() -> None:
         [options] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
         taken = {name for name in options["renameByName"] | options["excludeByName"] if name.startswith("Value")}
         assert taken == columns, panel["title"]
+
+
+@EVERY
+def test_panels_side_by_side_leave_no_hole(name: str) -> None:
+    """Panels of a row are equally high, and together as wide as the board."""
+    rows: dict[int, list[dict[str, int]]] = {}
+    for panel in (panel for dashboard, panel in PANELS if dashboard == name):
+        rows.setdefault(panel["gridPos"]["y"], []).append(panel["gridPos"])
+    assert {(sum(one["w"] for one in row), len({one["h"] for one in row})) for row in rows.values()} == {(24, 1)}

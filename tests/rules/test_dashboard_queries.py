@@ -121,6 +121,20 @@ def test_dead_partitions_are_those_of_which_the_alert_tells(tmp_path: Path) -> N
     hold(tmp_path, series, ("1h", number, {"": 4}), ("1h", listed, found))
 
 
+def test_a_topic_in_which_a_group_without_members_committed_is_not_called_unread(tmp_path: Path) -> None:
+    """It may be the topic of a nightly job."""
+    [unread] = expressions("groups", "Living topics that nobody reads")
+    of = 'job="topic-liveness",kafka_cluster="prod"'
+    series = {
+        f'kafka_topic_verdict{{{of},instance="a",topic="{topic}",verdict="live"}}': "1x60"
+        for topic in ("nightly", "unread")
+    }
+    for topic, gone in (("nightly", 1), ("unread", 0)):
+        series[f'kafka_topic_consumergroups{{{of},instance="a",topic="{topic}"}}'] = "0x60"
+        series[f'kafka_topic_consumergroups_without_members{{{of},instance="a",topic="{topic}"}}'] = f"{gone}x60"
+    hold(tmp_path, series, ("1h", unread, {f'{of},topic="unread"': 0}))
+
+
 def test_of_several_exporters_the_oldest_expectations_rollup_and_report_count(tmp_path: Path) -> None:
     """Neither another one of the job nor one that has none yet hides that they are old."""
     of_expectations = expressions("overview", "Age of expectations")
