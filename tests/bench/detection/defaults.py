@@ -1,6 +1,7 @@
 """What a person gets who sets nothing: the product's default rate on fleets of several sizes, with outages and without.
 
-Thresholds start with the prior and are fitted each week to the weeks before it, as the product does.
+Thresholds start with the prior and are fitted each week to the weeks before it, as the product does. Counted are the
+weeks from the ninth on, of topics alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exporter.domain.scoring.calibration import poisson_interval
 from tests.bench.detection.clock import product_clock
@@ -25,10 +25,7 @@ from tests.tables import Rows
 KINDS = 12.5
 """Topics that ``generate`` makes for one of each kind."""
 
-FOREVER = 1_000_000
-
 _HEADER = (
-    "judged",
     "threshold at the end",
     "promised then",
     "false alarms per 1,000 topic-weeks",
@@ -46,12 +43,11 @@ OUTAGES = {"with": (True,), "without": (False,), "both": (True, False)}
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """What the owner of one fleet got in some weeks."""
+    """What the owner of one fleet got."""
 
     weeks: int
-    written: int
-    """Topic-weeks with a record, and those of them that were judged."""
     judged: int
+    """Topic-weeks with a record."""
     threshold: float
     promised: float | None
     """False alarms in 1,000 topic-weeks, by the last week; None: nothing was promised yet."""
@@ -68,60 +64,34 @@ class Got:
         return float(np.exp(np.log(self.hours).mean()))
 
 
-class Given:
-    """What the owner of a fleet gets, topics alone."""
+def measure(fleet: Fleet) -> Got:
+    """Return what the owner of a fleet gets, each week by the history known then."""
+    made = trial(topics(fleet))
+    calibrations, clock = calibrations_of_topics(made), product_clock(made, drops(made))
+    dead = np.zeros(made.eligible.shape)
+    for week in range(FIRST_WEEK, made.weeks):
+        dead[:, week] = calibrations[week].threshold.dead
+    method, held = replace(clock, dead=dead), hold(made, clock)
 
-    def __init__(self, fleet: Fleet, first_week: int = 1) -> None:
-        self._made = made = trial(topics(fleet), first_week=first_week, few=True)
-        self._calibrations = calibrations_of_topics(made, first_week)
-        clock = product_clock(made, drops(made))
-        dead = np.zeros(made.eligible.shape)
-        for week in range(first_week, made.weeks):
-            dead[:, week] = self._calibrations[week].threshold.dead
-        self._method = replace(clock, dead=dead)
-        self._held = hold(made, clock)
+    def hours(silences: Silences) -> Floats:
+        return held.alarms(silences, method.hours(silences, 0.0), method.later(silences, 0.0))
 
-    def in_weeks(self, first: int, last: int) -> Got | None:
-        """Return what the weeks from ``first`` to before ``last`` gave, by the history known then; None: nothing."""
-        made = self._made
-        last = min(last, made.weeks)
-        eligible = made.eligible[:, first:last]
-        if not eligible.any():
-            return None
-        written = np.zeros(made.eligible.shape, bool)
-        for unit, times in enumerate(made.units.times):
-            written[unit, (times[times < 168.0 * made.weeks] // 168).astype(np.int64)] = True
-        closed, outages, cuts = (
-            silences.where((silences.week >= first) & (silences.week < last))
-            for silences in (made.closed, _outages(made), made.cuts)
-        )
-        false, seen = self._alarmed(closed), self._alarmed(outages)
-        calibration = self._calibrations[last]
-        return Got(
-            last - first,
-            int(written[:, first:last].sum()),
-            int(eligible.sum()),
-            calibration.threshold.dead,
-            calibration.promised,
-            np.unique(np.stack([closed.unit[false], closed.week[false]]), axis=1).shape[1],
-            int(seen.sum()),
-            len(seen),
-            np.clip(self._hours(cuts), 0.01, LONGEST),
-        )
-
-    def _hours(self, silences: Silences) -> Floats:
-        later = self._method.later(silences, 0.0)
-        return self._held.alarms(silences, self._method.hours(silences, 0.0), later)
-
-    def _alarmed(self, silences: Silences) -> NDArray[np.bool_]:
-        return np.asarray(self._hours(silences) < silences.end - silences.start)
+    closed, outages, cuts = (one.where(one.week < made.weeks) for one in (made.closed, _outages(made), made.cuts))
+    false, seen = (hours(one) < one.end - one.start for one in (closed, outages))
+    return Got(
+        made.weeks - FIRST_WEEK,
+        int(made.eligible.sum()),
+        calibrations[made.weeks].threshold.dead,
+        calibrations[made.weeks].promised,
+        np.unique(np.stack([closed.unit[false], closed.week[false]]), axis=1).shape[1],
+        int(seen.sum()),
+        len(seen),
+        np.clip(hours(cuts), 0.01, LONGEST),
+    )
 
 
-def row(fleets: Sequence[Got | None]) -> tuple[str, ...]:
+def row(got: Sequence[Got]) -> tuple[str, ...]:
     """Return the cells of a row: means over fleets, and false alarms of all of them together."""
-    got = [one for one in fleets if one is not None]
-    if not got:
-        return ("0 %", "-", *[""] * (len(_HEADER) - 2))
 
     def mean(of: Callable[[Got], float]) -> float:
         return float(np.mean([of(one) for one in got]))
@@ -130,23 +100,16 @@ def row(fleets: Sequence[Got | None]) -> tuple[str, ...]:
     low, high = poisson_interval(false)
     promises = [one.promised for one in got if one.promised is not None]
     return (
-        f"{100 * judged / sum(one.written for one in got):.0f} %",
         f"{mean(lambda one: one.threshold):.2f}",
         f"{np.mean(promises):.2f}" if len(promises) == len(got) else "nothing",
         f"{1000 * false / judged:.2f} ({1000 * low / judged:.2f} to {1000 * high / judged:.2f})",
         f"{mean(lambda one: (one.false_alarms + one.seen) / one.weeks):.2f}",
-        _with_range([one.geometric_mean for one in got]),
+        number(mean(lambda one: one.geometric_mean)),
         number(mean(lambda one: float(np.median(one.hours)))),
         number(mean(lambda one: float(np.quantile(one.hours, 0.9)))),
         f"{100 * mean(lambda one: float((one.hours >= LONGEST).mean())):.1f} %",
         f"{sum(one.seen for one in got)} of {outages}" if outages else "",
     )
-
-
-def _with_range(values: Sequence[float]) -> str:
-    """The mean, and where there are several the least and the most."""
-    figure = number(float(np.mean(values)))
-    return figure if len(values) == 1 else f"{figure} ({number(min(values))} to {number(max(values))})"
 
 
 def defaults_table(
@@ -159,7 +122,7 @@ def defaults_table(
         got = []
         for seed in seeds:
             fleet = generate(max(1, round(size / KINDS)), seed=seed, outages=with_outages)
-            got.append(Given(fleet).in_weeks(FIRST_WEEK, FOREVER))
+            got.append(measure(fleet))
             progress(f"{name}, seed {seed}")
         rows.append((name, *row(got)))
     return rows
@@ -170,7 +133,7 @@ def defaults_of(fleets: Sequence[Fleet]) -> Rows:
     rows: Rows = [("fleet", "topics", *_HEADER)]
     for fleet in fleets:
         size = len({stream.topic for stream in fleet.streams})
-        rows.append((fleet.name, str(size), *row([Given(fleet).in_weeks(FIRST_WEEK, FOREVER)])))
+        rows.append((fleet.name, str(size), *row([measure(fleet)])))
     return rows
 
 

@@ -21,8 +21,6 @@ from tests.bench.detection.silences import LONGEST, gaps_before
 from tests.tables import Rows
 
 EVERY_WEEKS = 8
-RECORDS = ((1, 1), (2, 3), (4, 6), (7, 10), (11, 10**6))
-"""A row of the table has streams of so many active hours."""
 
 _DAY, _HOUR = 24.0, 3600.0
 _SPAN = WEEKS * HOURS_A_WEEK
@@ -33,38 +31,19 @@ def _topic_weeks(stream: Floats, week: Floats) -> int:
 
 
 def few_gaps_table(fleets: Sequence[Fleet]) -> Rows:
-    """Return what the law gives on each set by the number of known active hours."""
-    rows: Rows = [
-        ("set", "active hours", "topic-weeks", "dead", "of these back within 28 d", "share",
-         "false per 1,000 topic-weeks", "median limit d")
-    ]  # fmt: skip
+    """Return what the law gives on each set."""
+    rows: Rows = [("set", "dead", "of these back within 28 d", "share", "false per 1,000 topic-weeks")]
     for fleet in fleets:
         stream, week, active, lived, length, to_end = _silences(fleet).T
         _, limit = find_limits(active - 1.0, lived * _HOUR)
         limit /= _HOUR
         closed = np.isfinite(length)
         dead = np.where(closed, length, to_end) > limit
-        back = dead & closed & (length - limit <= LONGEST)
         false = dead & (length <= LONGEST)
-        for low, high in (*RECORDS, (1, 10**6)):
-            mine = (active >= low) & (active <= high)
-            weeks = _topic_weeks(stream[mine], week[mine])
-            if not weeks:
-                continue
-            alarmed = _topic_weeks(stream[mine & false], week[mine & false])
-            died, returned = int((mine & dead).sum()), int((mine & back).sum())
-            rows.append(
-                (
-                    fleet.name,
-                    "all" if (low, high) == (1, 10**6) else f"{low} to {high}" if high < 10**6 else f"{low} or more",
-                    f"{weeks:,}",
-                    f"{died:,}",
-                    f"{returned:,}",
-                    f"{returned / died:.0%}" if died else "-",
-                    f"{1000 * alarmed / weeks:.2f}",
-                    f"{float(np.median(limit[mine])) / _DAY:.0f}",
-                )
-            )
+        died, returned = int(dead.sum()), int((dead & closed & (length - limit <= LONGEST)).sum())
+        rate = 1000 * _topic_weeks(stream[false], week[false]) / _topic_weeks(stream, week)
+        share = f"{returned / died:.0%}" if died else "-"
+        rows.append((fleet.name, f"{died:,}", f"{returned:,}", share, f"{rate:.2f}"))
     return rows
 
 
@@ -105,7 +84,7 @@ def _of_stream(times: Floats, vague: np.ndarray, lost: Sequence[Span]) -> list[t
     return found
 
 
-def rules_table(fleet: Fleet, ages: Sequence[int] = (1, 2, 3, 4, 8)) -> Rows:
+def rules_table(fleet: Fleet, ages: Sequence[int] = (1, 2, 3, 8)) -> Rows:
     """Return how many topics with a record are judged, and by which rule, when so many weeks of history are known."""
     units = topics(fleet)
     made, first = history(units).baselines, first_week_of(fleet)
@@ -140,30 +119,21 @@ _RULES = (TRAFFIC_CLOCK, SCHEDULE, PERIOD, GAPS)
 
 def _streams(fleet: Fleet, hours: Sequence[Floats], now: float) -> Streams:
     """Return topics of one partition with these active hours, polled since the fleet began, as of ``now`` (hours)."""
-    count = len(hours)
-    unknown = np.full(count, np.nan)
     last, since = (np.array([fleet.start + one[place] * _HOUR for one in hours]) for place in (-1, 0))
-    partitions = Streams(
-        topic=np.arange(count),
-        cluster=objects(["bench"] * count),
-        name=objects([f"topic-{number}" for number in range(count)]),
-        topic_id=objects([None] * count),
-        partition=np.zeros(count, np.int32),
-        leader=np.ones(count, np.int32),
-        state=objects(["observed"] * count),
-        reason=objects([None] * count),
-        timestamp_type=objects([None] * count),
-        observed_until=np.full(count, fleet.start + now * _HOUR),
-        unreadable_since=unknown,
+    partitions = Streams.blank(
+        len(hours),
+        topic=np.arange(len(hours)),
+        cluster="bench",
+        name=objects([f"topic-{number}" for number in range(len(hours))]),
+        leader=1,
+        state="observed",
+        observed_until=fleet.start + now * _HOUR,
         last_advance=last,
-        unchanged_since=unknown,
-        polled_from=np.full(count, fleet.start),
-        newest=unknown,
+        polled_from=fleet.start,
         known_since=since,
-        known_slots=np.array([len(one) for one in hours]),
-        end_offset=np.ones(count),
-        records_7d=np.ones(count, np.int64),
-        rests=objects([()] * count),
-        falling=objects([None] * count),
+        known_slots=[len(one) for one in hours],
+        end_offset=1.0,
+        records_7d=1,
+        rests=objects([()] * len(hours)),
     )
     return add_topics(partitions, partitions)

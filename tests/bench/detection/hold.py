@@ -36,7 +36,7 @@ class Hold:
         self.moments = np.append(np.unique(changes[changes < over]), over)
         self.incidents = cache(self._incidents)
 
-    def alarms(self, silences: Silences, hours: Floats, later: Sequence[tuple[float, Floats]] = ()) -> Floats:
+    def alarms(self, silences: Silences, hours: Floats, later: Sequence[tuple[float, Floats]]) -> Floats:
         """Return after how many hours from its last record each is called dead, held no longer; inf for never.
 
         Without a hold it would be after ``hours``. From each of some moments on more is known of rests: where a hold

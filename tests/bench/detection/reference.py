@@ -6,7 +6,6 @@ A test compares it with the job (``tests/spark/test_bench_product.py``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 
 import numpy as np
 
@@ -21,17 +20,14 @@ from tests.bench.detection.silences import FIRST_WEEK, Trial
 from tests.bench.detection.spool import CLUSTER
 
 
-def calibrations_of_topics(
-    trial: Trial, first_week: int = FIRST_WEEK, accepted: float = FALSE_ALARMS
-) -> Mapping[int, Calibration]:
-    """Return what each week from ``first_week`` on is judged by, and the week after the last one would be."""
+def calibrations_of_topics(trial: Trial, accepted: float = FALSE_ALARMS) -> Mapping[int, Calibration]:
+    """Return what each week from FIRST_WEEK on is judged by, and the week after the last one would be."""
     unusual, end = unusual_silences(trial)
     found = {}
-    for number in range(end - trial.weeks + first_week, end + 1):
+    for number in range(end - trial.weeks + FIRST_WEEK, end + 1):
         # Silences that still last as a week begins are in no incident yet.
         ended = unusual.week_ended < number
-        columns = {one.name: getattr(unusual, one.name)[ended] for one in fields(unusual) if one.name != "judged"}
-        made = calibrations(replace(unusual, **columns), number, AlarmBudget(accepted))
+        made = calibrations(unusual.select(ended), number, AlarmBudget(accepted))
         found[number - end + trial.weeks] = next(one for one in made if one.kind == TOPIC)
     return found
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats, Ints, Span, Units
-from tests.bench.detection.history import History, first_week_of, history
+from tests.bench.detection.history import History, history
 
 LONGEST = RETIRED_AFTER_SECONDS / 3600
 """Hours after which a silence is no longer news: a longer one is no false alarm, a later alarm is missed."""
@@ -46,7 +46,7 @@ class Silences:
 class Trial:
     """One fleet, made ready to be judged.
 
-    ``eligible`` [units, weeks]: a record came in the week, and the product expects anything of it by what came before.
+    ``eligible`` [units, weeks]: a record came in the week, and eight weeks are known before it.
     ``closed`` are silences that a later record ended, without those put in, seen by none, longer than 28 days or in a
     known incident. ``cuts`` are what deaths at random moments leave behind.
     """
@@ -63,27 +63,16 @@ class Trial:
         return self.units.fleet.weeks
 
 
-def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, few: bool = False) -> Trial:
-    """Return what is judged; the same seed cuts at the same moments.
-
-    ``few``: weeks are eligible in which few gaps judge.
-    """
-    known = history(units)
-    eligible = _eligible(units, known, first_week, few=few)
+def trial(units: Units) -> Trial:
+    """Return what is judged."""
+    eligible = np.zeros((len(units), units.fleet.weeks), bool)
+    for place, times in enumerate(units.times):
+        eligible[place, (times[times < units.fleet.weeks * HOURS_A_WEEK] // HOURS_A_WEEK).astype(np.int64)] = True
+    eligible[:, :FIRST_WEEK] = False
     closed = _closed(units, eligible)
     incident = _touching(closed, [units.fleet.incidents] * len(units))
-    return Trial(units, known, eligible, closed.where(~incident), _cuts(units, eligible, np.random.default_rng(seed)))
-
-
-def _eligible(units: Units, known: History, first_week: int, *, few: bool) -> NDArray[np.bool_]:
-    written, expected = np.zeros((2, len(units), units.fleet.weeks + 1), bool)
-    for place, times in enumerate(units.times):
-        written[place, (times[times < units.fleet.weeks * HOURS_A_WEEK] // HOURS_A_WEEK).astype(np.int64)] = True
-    made = known.baselines[known.baselines.clocked | ~np.isnan(known.baselines.max_silence)]
-    expected[made.stream, made.week - first_week_of(units.fleet)] = True
-    eligible = (written if few else written & expected)[:, :-1]
-    eligible[:, :first_week] = False
-    return eligible
+    cuts = _cuts(units, eligible, np.random.default_rng(1))
+    return Trial(units, history(units), eligible, closed.where(~incident), cuts)
 
 
 def _closed(units: Units, eligible: NDArray[np.bool_]) -> Silences:
