@@ -37,61 +37,49 @@ def test_the_first_override_in_force_counts() -> None:
         assert overrides.get(cluster, name, 0.0) is None
 
 
+MINUTES, DAYS = 1 / 60, 24
+"""In hours."""
+
+
 @pytest.mark.parametrize(
-    ("limit", "days", "expected"),
+    ("limit", "not_before", "until", "expected"),
     [
-        (21, 27.9, Verdict.DEAD),
-        (21, 28, Verdict.RETIRED),
-        (28, 28.1, Verdict.DEAD),
-        (30, 29, Verdict.SUSPECT),
-        (30, 36.9, Verdict.DEAD),
-        (30, 37, Verdict.RETIRED),
+        (2, 0, 30 * MINUTES, Verdict.LIVE),
+        (2, 0, 1.4, Verdict.QUIET),
+        (2, 0, 1.6, Verdict.SUSPECT),
+        (2, 0, 2.1, Verdict.DEAD),
+        (2, 0, 28 * DAYS, Verdict.RETIRED),
+        # However long the limit, what died is dead for a week before it is retired.
+        (21 * DAYS, 0, 27.9 * DAYS, Verdict.DEAD),
+        (21 * DAYS, 0, 28 * DAYS, Verdict.RETIRED),
+        (28 * DAYS, 0, 28.1 * DAYS, Verdict.DEAD),
+        (30 * DAYS, 0, 29 * DAYS, Verdict.SUSPECT),
+        (30 * DAYS, 0, 36.9 * DAYS, Verdict.DEAD),
+        (30 * DAYS, 0, 37 * DAYS, Verdict.RETIRED),
+        # After a start nobody knows how long it was silent before: what may be silent for long is not called live.
+        (2, None, 0, Verdict.LEARNING),
+        (2, None, 1.4, Verdict.LEARNING),
+        (2, -1.6, 0, Verdict.LEARNING),
+        (2, -1.4, 0, Verdict.LIVE),
+        (2, -0.1, 1.2, Verdict.QUIET),
+        (2, None, 1.6, Verdict.SUSPECT),
+        (2, None, 2.1, Verdict.DEAD),
     ],
 )
-def test_past_any_limit_it_is_dead_for_a_week_before_it_is_retired(
-    limit: float, days: float, expected: Verdict
+def test_a_limit_judges_the_proved_silence(
+    limit: float, not_before: float | None, until: float, expected: Verdict
 ) -> None:
-    """A limit of a month alarms like one of an hour; 28 days of silence retire nothing that just died."""
-    override = TopicOverride("orders", max_silence_seconds=limit * 24 * HOUR)
-    until = days * 24 * HOUR
-    assert overrule(Silence(0.0, until, known=True), override, until).verdict is expected
+    """Dead past the limit, suspect past three quarters of it. At 0 it advanced, or was first polled."""
+    known, override = not_before == 0, replace(LIMIT, max_silence_seconds=limit * HOUR)
+    earliest = None if known or not_before is None else not_before * HOUR
+    judged = overrule(Silence(0.0, until * HOUR, known, not_before=earliest), override, until * HOUR)
+    dates = (0.0, limit * HOUR) if known else (None, None)
+    assert judged == Judgement(expected, *dates)
 
 
-@pytest.mark.parametrize(
-    ("until", "now", "expected"),
-    [
-        (0.5 * HOUR, 0.5 * HOUR, Verdict.LIVE),
-        (1.4 * HOUR, 1.4 * HOUR, Verdict.QUIET),
-        (1.6 * HOUR, 1.6 * HOUR, Verdict.SUSPECT),
-        (2.1 * HOUR, 2.1 * HOUR, Verdict.DEAD),
-        (28 * 24 * HOUR, 28 * 24 * HOUR, Verdict.RETIRED),
-        (0.2 * HOUR, 2.1 * HOUR, Verdict.HELD),
-    ],
-)
-def test_a_limit_judges_the_proved_silence(until: float, now: float, expected: Verdict) -> None:
-    """Dead past the limit, suspect past three quarters of it, held where the polls prove too little."""
-    judgement = overrule(Silence(0.0, until, known=True), LIMIT, now)
-    assert (judgement.verdict, judgement.expected_by) == (expected, 2 * HOUR)
-
-
-@pytest.mark.parametrize(
-    ("not_before", "until", "expected"),
-    [
-        (None, 0.0, Verdict.LEARNING),
-        (None, 1.4 * HOUR, Verdict.LEARNING),
-        (-1.6 * HOUR, 0.0, Verdict.LEARNING),
-        (-1.4 * HOUR, 0.0, Verdict.LIVE),
-        (-0.1 * HOUR, 1.2 * HOUR, Verdict.QUIET),
-        (None, 1.6 * HOUR, Verdict.SUSPECT),
-        (None, 2.1 * HOUR, Verdict.DEAD),
-    ],
-)
-def test_what_may_have_been_silent_for_long_is_not_called_live(
-    not_before: float | None, until: float, expected: Verdict
-) -> None:
-    """After a start nobody knows how long it was silent before: that is learning, until the polls prove a silence."""
-    silence = Silence(0.0, until, known=False, not_before=not_before)
-    assert overrule(silence, LIMIT, until) == Judgement(expected)
+def test_a_limit_holds_what_polls_prove_too_little_of() -> None:
+    """Two hours without a poll may have ended the silence."""
+    assert overrule(Silence(0.0, 0.2 * HOUR, known=True), LIMIT, 2.1 * HOUR).verdict is Verdict.HELD
 
 
 def test_without_any_poll_a_limit_judges_nothing() -> None:
