@@ -14,7 +14,6 @@ from exporter.domain.replicas.comparison import (
     NotCompared,
     ReplicaLimits,
     ReplicaProgress,
-    ReplicaTable,
     judge,
 )
 from exporter.domain.replicas.matching import PartitionPairs, ReplicaNames, find_faults
@@ -77,11 +76,9 @@ class ReplicaWatch(SnapshotSink):
             now=self._clock.monotonic(),
             limits=self._limits,
         )
-        reason = lag.reason.copy()
-        reason[pairing.source_rows < 0] = NOT_COMPARED_CODES[NotCompared.NO_PARTITION_IN_SOURCE]
-        reason[pairing.target_rows < 0] = NOT_COMPARED_CODES[NotCompared.NO_PARTITION_IN_REPLICA]
-        table = ReplicaTable(pairing.layout, pairing.targets, lag.state, reason, lag.seconds, lag.records)
-        return Comparison(self.source, self.target, pairing.matching, table, self._faults)
+        lag.reason[pairing.source_rows < 0] = NOT_COMPARED_CODES[NotCompared.NO_PARTITION_IN_SOURCE]
+        lag.reason[pairing.target_rows < 0] = NOT_COMPARED_CODES[NotCompared.NO_PARTITION_IN_REPLICA]
+        return Comparison(self.source, self.target, pairing.matching, pairing.layout, lag, self._faults)
 
     def _pair(self, source: Snapshot, target: Snapshot) -> PartitionPairs:
         """Pair the topics of both clusters again where the metadata of either changed."""

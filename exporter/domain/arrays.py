@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ Codes = NDArray[np.int8]
 
 Rows = NDArray[np.intp]
 """Indices of rows."""
+
+T = TypeVar("T")
 
 
 class Counts(NamedTuple):
@@ -67,6 +69,12 @@ def ranges(start: NDArray[np.integer[Any]], count: NDArray[np.integer[Any]]) -> 
     """Return the rows from each ``start`` on, ``count`` of them, one range after the other."""
     end = np.cumsum(count)
     return (np.repeat(start - (end - count), count) + np.arange(end[-1] if len(end) else 0)).astype(np.intp)
+
+
+def choose(rules: Sequence[tuple[Flags, T]], otherwise: T, codes: Mapping[T, int]) -> Codes:
+    """Return the code of the first rule that holds for each row, that of ``otherwise`` where none does."""
+    flags, found = zip(*rules, strict=True)
+    return np.select(flags, [codes[one] for one in found], codes[otherwise]).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -47,10 +47,10 @@ Copies: TypeAlias = Mapping[str, tuple[str, ReplicaState]]
 
 def copies_of(comparison: Comparison) -> Copies:
     """Return the topics of the target that are replicas."""
-    table = comparison.table
-    worst = np.full(len(table.targets), -1, dtype=np.int8)
-    np.maximum.at(worst, table.layout.topic, _BADNESS[table.state])
-    every = zip(table.targets, table.layout.topics, worst.tolist(), strict=True)
+    layout = comparison.layout
+    worst = np.full(len(layout.topics), -1, dtype=np.int8)
+    np.maximum.at(worst, layout.topic, _BADNESS[comparison.lag.state])
+    every = zip(comparison.targets, layout.topics, worst.tolist(), strict=True)
     return {target: (topic, BEST_FIRST[state]) for target, topic, state in every if state >= 0}
 
 

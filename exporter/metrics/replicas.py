@@ -9,24 +9,24 @@ import numpy as np
 
 from exporter.domain.polls.layout import Layout
 from exporter.domain.replicas.comparison import (
+    REASONS_NOT_COMPARED,
     REPLICA_STATES,
     Comparison,
+    Lag,
     NotCompared,
     ReplicaState,
-    ReplicaTable,
-    decode_not_compared,
 )
 from exporter.metrics.lines import Column, RowSeries, escape, mask_nan
 
-_REASONS = len(NotCompared) + 1
+_REASONS = len(REASONS_NOT_COMPARED)
 
 
-def _state(table: ReplicaTable) -> Column:
-    return table.state.astype(np.int64) * _REASONS + table.reason, np.ones(len(table), dtype=np.bool_)
+def _state(lag: Lag) -> Column:
+    return lag.state.astype(np.int64) * _REASONS + lag.reason, np.ones(len(lag.state), dtype=np.bool_)
 
 
 def _of_state(code: int) -> tuple[ReplicaState, NotCompared | None]:
-    return REPLICA_STATES[code // _REASONS], decode_not_compared(code % _REASONS)
+    return REPLICA_STATES[code // _REASONS], REASONS_NOT_COMPARED[code % _REASONS]
 
 
 def _state_tail(code: int) -> str:
@@ -34,9 +34,9 @@ def _state_tail(code: int) -> str:
     return f',state="{state}",reason="{reason or ""}"}} 1\n'
 
 
-_COLUMNS: Mapping[str, Callable[[ReplicaTable], Column]] = {
-    "kafka_replica_lag_seconds": lambda table: mask_nan(table.lag_seconds),
-    "kafka_replica_lag_records": lambda table: table.lag_records,
+_COLUMNS: Mapping[str, Callable[[Lag], Column]] = {
+    "kafka_replica_lag_seconds": lambda lag: mask_nan(lag.seconds),
+    "kafka_replica_lag_records": lambda lag: lag.records,
     "kafka_replica_state": _state,
 }
 
@@ -68,13 +68,12 @@ class ReplicaSeries:
         """``before`` are the series of the comparison before: what did not change is not rendered again."""
         self.comparison = comparison
         self._unread: dict[NotCompared, ReplicaSeries] = {}
-        table = comparison.table
-        codes, counts = np.unique(_state(table)[0], return_counts=True)
+        codes, counts = np.unique(_state(comparison.lag)[0], return_counts=True)
         self.states = {_of_state(code): count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
         """How many partitions are in each state, for each reason."""
         self.rendered: _Pair = _rendered(comparison.source, comparison.target) if before is None else before.rendered
-        columns = {name: column(table) for name, column in _COLUMNS.items()}
-        self.shown = self.rendered.update((table.layout, tuple(table.targets)), columns)
+        columns = {name: column(comparison.lag) for name, column in _COLUMNS.items()}
+        self.shown = self.rendered.update((comparison.layout, comparison.targets), columns)
 
     def withdraw(self, reason: NotCompared) -> ReplicaSeries:
         """Return what is shown while one of the clusters is not read: nothing is known of any replica then."""

@@ -79,7 +79,7 @@ def empty_panels(ask: Ask) -> list[str]:
 
 def assert_in_history_and_shown(stopped: Comparison, bootstraps: Mapping[str, str], folder: Path) -> None:
     """History keeps the worst state of a topic's partitions, ``explain`` and the dashboard say what is behind now."""
-    assert replica_readings(stopped.table)[copy(RISING)].lag_records == 5
+    assert replica_readings(stopped)[copy(RISING)].lag_records == 5
     assert copies_of(stopped)[f"east.{RISING}"] == (RISING, ReplicaState.STOPPED)
     both = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in bootstraps.items()]
     environment = {
@@ -105,8 +105,8 @@ def test_replication_is_followed_from_start_to_end(
     pair = PairTest(topics.bootstrap, west.bootstrap, topics=r"(east\.)?copied-.*", behind_after=1, stopped_after=5)
     in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)
     followed = [copy(RISING), copy(RISING, 1), copy(OLD), copy(MORE), copy(TIES)]
-    started = pair.until(lambda seen: all(replica_readings(seen.table).get(one) == in_step for one in followed))
-    found = replica_readings(started.table)
+    started = pair.until(lambda seen: all(replica_readings(seen).get(one) == in_step for one in followed))
+    found = replica_readings(started)
     assert found[copy(STAMPED)] == ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIME)
     # The topic whose replica has more partitions: those of one number are compared, the rest are named.
     extra = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.NO_PARTITION_IN_SOURCE)
@@ -122,8 +122,8 @@ def test_replication_is_followed_from_start_to_end(
     topics.write([(STAMPED, 0, written), (STAMPED, 0, written)])
     topics.admin.create_partitions([NewPartitions(MORE, 4)])[MORE].result(30)
     topics.await_leaders(MORE, 4)
-    gone_on = pair.until(lambda seen: replica_readings(seen.table)[copy(RISING)].state is ReplicaState.BEHIND)
-    found = replica_readings(gone_on.table)
+    gone_on = pair.until(lambda seen: replica_readings(seen)[copy(RISING)].state is ReplicaState.BEHIND)
+    found = replica_readings(gone_on)
     assert found[copy(RISING)].lag_records == 5
     # Since both were in step, which is less than the eleven minutes between the newest records.
     assert 1 < (found[copy(RISING)].lag_seconds or 0) < 300
@@ -133,19 +133,19 @@ def test_replication_is_followed_from_start_to_end(
     # Dated back by a year: only polls say since when they are missing.
     assert (found[copy(OLD)].lag_records, (found[copy(OLD)].lag_seconds or 0) > 1) == (3, True)
     assert found[copy(MORE, 3)].reason is NotCompared.NO_PARTITION_IN_REPLICA
-    stopped = pair.until(lambda seen: replica_readings(seen.table)[copy(RISING)].state is ReplicaState.STOPPED, 30)
-    assert replica_readings(stopped.table)[copy(OLD)].state is ReplicaState.STOPPED
-    assert replica_readings(stopped.table)[copy(RISING, 1)] == in_step
+    stopped = pair.until(lambda seen: replica_readings(seen)[copy(RISING)].state is ReplicaState.STOPPED, 30)
+    assert replica_readings(stopped)[copy(OLD)].state is ReplicaState.STOPPED
+    assert replica_readings(stopped)[copy(RISING, 1)] == in_step
     assert_in_history_and_shown(stopped, {"east": topics.bootstrap, "west": west.bootstrap}, tmp_path)
     # Its brokers stamp its records, so nothing is counted; that it stands still is seen from offsets all the same.
     topics.write([(STAMPED, 0, written), (STAMPED, 0, written)])
-    stamped = pair.until(lambda seen: replica_readings(seen.table)[copy(STAMPED)].state is ReplicaState.STOPPED, 30)
-    assert replica_readings(stamped.table)[copy(STAMPED)].reason is NotCompared.LOG_APPEND_TIME
+    stamped = pair.until(lambda seen: replica_readings(seen)[copy(STAMPED)].state is ReplicaState.STOPPED, 30)
+    assert replica_readings(stamped)[copy(STAMPED)].reason is NotCompared.LOG_APPEND_TIME
 
     mirror.start()
 
     def goes_on(seen: Comparison) -> bool:
-        found = replica_readings(seen.table)
+        found = replica_readings(seen)
         in_step_again = all(found.get(one) == in_step for one in (*followed, copy(MORE, 3)))
         return in_step_again and found[copy(STAMPED)].state is ReplicaState.UNKNOWN
 

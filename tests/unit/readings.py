@@ -16,12 +16,14 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Extents, SourceError
 from exporter.domain.replicas.comparison import (
     NOT_COMPARED_CODES,
+    REASONS_NOT_COMPARED,
     REPLICA_STATE_CODES,
     REPLICA_STATES,
+    Comparison,
+    Lag,
     NotCompared,
     ReplicaState,
-    ReplicaTable,
-    decode_not_compared,
+    TopicMatches,
 )
 from tests.lookup_answers import Answer, answers_of
 from tests.memberships import Partition, membership_of
@@ -158,35 +160,34 @@ class ReplicaReading:
     reason: NotCompared | None = None
 
 
-def replica_table(readings: Mapping[Replica, ReplicaReading]) -> ReplicaTable:
-    """Readings of replicas as the table of a comparison."""
-    targets = {replica.source_topic: replica.target_topic for replica in sorted(readings)}
+def comparison_of(readings: Mapping[Replica, ReplicaReading], source: str = "east", target: str = "west") -> Comparison:
+    """The comparison that read this of each partition of replicas."""
+    replicas = {replica.source_topic: replica.target_topic for replica in sorted(readings)}
     layout = Layout.build(
-        {topic: [each.partition for each in readings if each.source_topic == topic] for topic in targets}
+        {topic: [each.partition for each in readings if each.source_topic == topic] for topic in replicas}
     )
-    in_order = [readings[Replica(key.topic, targets[key.topic], key.partition)] for key in layout]
-    return ReplicaTable(
-        layout,
-        tuple(targets.values()),
+    in_order = [readings[Replica(key.topic, replicas[key.topic], key.partition)] for key in layout]
+    lag = Lag(
         np.array([REPLICA_STATE_CODES[one.state] for one in in_order], dtype=np.int8),
-        np.array([0 if one.reason is None else NOT_COMPARED_CODES[one.reason] for one in in_order], dtype=np.int8),
+        np.array([NOT_COMPARED_CODES[one.reason] for one in in_order], dtype=np.int8),
         np.array([np.nan if one.lag_seconds is None else one.lag_seconds for one in in_order]),
         Counts(
             np.array([one.lag_records or 0 for one in in_order], dtype=np.int64),
             np.array([one.lag_records is not None for one in in_order], dtype=np.bool_),
         ),
     )
+    return Comparison(source, target, TopicMatches(replicas), layout, lag)
 
 
-def replica_readings(table: ReplicaTable) -> dict[Replica, ReplicaReading]:
+def replica_readings(found: Comparison) -> dict[Replica, ReplicaReading]:
     """The rows of a comparison as objects."""
-    targets = dict(zip(table.layout.topics, table.targets, strict=True))
+    replicas, lag = found.matching.replicas, found.lag
     return {
-        Replica(topic, targets[topic], partition): ReplicaReading(
-            REPLICA_STATES[table.state[row]],
-            replace_nan(table.lag_seconds[row]),
-            int(table.lag_records.value[row]) if table.lag_records.known[row] else None,
-            decode_not_compared(int(table.reason[row])),
+        Replica(topic, replicas[topic], partition): ReplicaReading(
+            REPLICA_STATES[lag.state[row]],
+            replace_nan(lag.seconds[row]),
+            int(lag.records.value[row]) if lag.records.known[row] else None,
+            REASONS_NOT_COMPARED[lag.reason[row]],
         )
-        for row, (topic, partition) in enumerate(table.layout)
+        for row, (topic, partition) in enumerate(found.layout)
     }

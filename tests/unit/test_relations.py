@@ -12,11 +12,11 @@ import pytest
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import TopicPartition
-from exporter.domain.replicas.comparison import Comparison, ReplicaState, TopicMatches
+from exporter.domain.replicas.comparison import ReplicaState
 from exporter.history.relations import Relations, copies_of
 from tests.groups import topic_readers
 from tests.snapshots import inspections_of
-from tests.unit.readings import Replica, ReplicaReading, replica_table
+from tests.unit.readings import Replica, ReplicaReading, comparison_of
 from tests.views import Inspected
 
 DAY = 86_400.0
@@ -119,7 +119,7 @@ def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:
     }
     infos = {name: TopicInfo("id") for name in [*(f"east.{topic}" for topic in states), "other"]}
     known = Relations("prod", "exporter-a")
-    known.copies["east"] = copies_of(Comparison("east", "prod", TopicMatches({}), replica_table(readings)))
+    known.copies["east"] = copies_of(comparison_of(readings, target="prod"))
     assert [(row["topic"], row["replica_of_topic"], row["replica_state"]) for row in rows_due(known, 0, infos)] == [
         ("east.stopped", "stopped", "stopped"),
         ("east.behind", "behind", "behind"),

@@ -10,12 +10,12 @@ import pytest
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES
 from exporter.domain.replicas.comparison import (
+    REASONS_NOT_COMPARED,
     REPLICA_STATES,
     Ends,
     NotCompared,
     ReplicaLimits,
     ReplicaProgress,
-    decode_not_compared,
     judge,
 )
 
@@ -63,7 +63,7 @@ def follow(polls: list[tuple[End, End]], *, markers: int = 1, every: float = 10)
             now=at,
             limits=ReplicaLimits(15, 30, markers),
         )
-        reason, state = decode_not_compared(int(lag.reason[0])), REPLICA_STATES[lag.state[0]]
+        reason, state = REASONS_NOT_COMPARED[lag.reason[0]], REPLICA_STATES[lag.state[0]]
         seconds = None if np.isnan(lag.seconds[0]) else float(lag.seconds[0])
         records = int(lag.records.value[0]) if lag.records.known[0] else None
         found.append(reason if reason and state == "unknown" else (str(state), seconds, records))

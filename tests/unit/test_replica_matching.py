@@ -13,7 +13,7 @@ from exporter.domain.judging.detection import Judgements
 from exporter.domain.judging.readers_and_copies import mark_dead_sources
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo
-from exporter.domain.replicas.comparison import Comparison, ReplicaState, TopicMatches
+from exporter.domain.replicas.comparison import ReplicaState
 from exporter.domain.replicas.matching import PartitionPairs, ReplicaNames, find_faults
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
 from exporter.factory.clusters import make_naming
@@ -21,7 +21,7 @@ from exporter.settings.dump import dump_yaml
 from exporter.settings.load import load_settings
 from tests.memberships import Partition, membership_of
 from tests.snapshots import assessment_of, snapshot_of
-from tests.unit.readings import Replica, ReplicaReading, replica_readings, replica_table
+from tests.unit.readings import Replica, ReplicaReading, comparison_of, replica_readings
 
 
 def default(alias: str, *, exclude: tuple[str, ...] = ()) -> ReplicaNames:
@@ -97,7 +97,6 @@ def test_partitions_of_the_same_number_are_paired() -> None:
     naming = ReplicaNames.compile(r"([^-]*)(-\d)?", r"e\1", [".*"], ["m"])
     source, target = known("a", "m-1", "m-2", "other", numbers={"b": [0, 2]}), known("ea", "em", numbers={"eb": [0, 1]})
     paired = PartitionPairs.match(naming, source, target)
-    there = dict(zip(paired.layout.topics, paired.targets, strict=True))
     mine, copies = source.membership.layout, target.membership.layout
     assert [
         (key, None if one < 0 else mine.key(one), None if other < 0 else copies.key(other))
@@ -108,7 +107,7 @@ def test_partitions_of_the_same_number_are_paired() -> None:
         (("b", 1), None, ("eb", 1)),
         (("b", 2), ("b", 2), None),
     ]
-    assert (there, list(paired.matching.contested)) == ({"a": "ea", "b": "eb"}, ["em"])
+    assert (paired.matching.replicas, list(paired.matching.contested)) == ({"a": "ea", "b": "eb"}, ["em"])
     for nothing in (
         PartitionPairs.match(naming, known(), known()),
         PartitionPairs.match(naming, known("a"), known("b")),
@@ -136,8 +135,8 @@ def test_a_dead_source_excuses_only_what_is_in_step() -> None:
     readings = {
         Replica(topic, "copy", number): ReplicaReading(before) for (topic, number), (_, before, _) in states.items()
     }
-    compared = Comparison("east", "west", TopicMatches({}), replica_table(readings))
-    excused = replica_readings(mark_dead_sources(compared, assessment).table)
+    compared = comparison_of(readings)
+    excused = replica_readings(mark_dead_sources(compared, assessment))
     assert {key: excused[Replica(key[0], "copy", key[1])].state for key in states} == {
         key: after for key, (_, _, after) in states.items()
     }

@@ -13,7 +13,7 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaLimits, ReplicaState
 from exporter.domain.replicas.matching import ReplicaNames
 from tests.monitors import monitor_of
-from tests.unit.readings import ManualClock, Replica, ReplicaReading, TableSource, replica_readings, replica_table
+from tests.unit.readings import ManualClock, Replica, ReplicaReading, TableSource, comparison_of, replica_readings
 
 ORDERS = TopicPartition("orders", 0)
 COPY = TopicPartition("east.orders", 0)
@@ -51,7 +51,7 @@ class Pair:
     def reading(self, *, after: float = 10) -> ReplicaReading:
         """Poll both, and return what is found."""
         self.poll(after=after)
-        return replica_readings(self.found[-1].table)[REPLICA]
+        return replica_readings(self.found[-1])[REPLICA]
 
 
 def test_a_replica_is_held_against_what_its_source_had_before() -> None:
@@ -61,7 +61,7 @@ def test_a_replica_is_held_against_what_its_source_had_before() -> None:
     assert pair.found == []
     pair.times += [T0 + 12, T0 + 13, T0 + 14]
     pair.poll("west", "east", "east", "east", "east")
-    assert [replica_readings(each.table)[REPLICA] for each in pair.found] == [IN_STEP]
+    assert [replica_readings(each)[REPLICA] for each in pair.found] == [IN_STEP]
 
 
 def test_a_topic_made_again_is_a_new_one() -> None:
@@ -94,8 +94,7 @@ class Watched:
 
 def compared(state: ReplicaState = ReplicaState.BEHIND) -> Comparison:
     """A comparison of one partition."""
-    matching = ReplicaNames.compile("(.*)", r"east.\1", [".*"], []).match({"orders"}, {"east.orders"})
-    return Comparison("east", "west", matching, replica_table({REPLICA: ReplicaReading(state, 90.0, 3)}))
+    return comparison_of({REPLICA: ReplicaReading(state, 90.0, 3)})
 
 
 PLACE = 'source_cluster="east",source_topic="orders",target_cluster="west",target_topic="east.orders",partition="0"'
@@ -113,7 +112,7 @@ def test_while_one_cluster_is_not_read_nothing_is_known_of_its_replicas(polled: 
     assert f'kafka_replica_state{{{PLACE},state="unknown",reason="{reason}"}} 1' in shown
     assert "kafka_replica_lag" not in shown
     comparison = watched.monitor.take_comparison(compared(ReplicaState.STOPPED))
-    assert set(replica_readings(comparison.table).values()) == {
+    assert set(replica_readings(comparison).values()) == {
         ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared(reason))
     }
     assert f'kafka_replica_state{{{PLACE},state="unknown",reason="{reason}"}} 1' in watched.monitor.metrics().decode()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows
+from exporter.domain.arrays import ColumnSet, Flags, Floats, Rows, choose
 from exporter.domain.expectations.table import WHOLE_TOPIC, ExpectationTable, find_sound, make_empty_table
 from exporter.domain.learning.baselines import PERIOD_SUSPECT
 from exporter.domain.learning.drops import OngoingDrop
@@ -25,10 +25,10 @@ from exporter.domain.verdicts import (
     NOTICED_FROM,
     RETIRED_AFTER_SECONDS,
     VERDICT_CODES,
-    VERDICTS,
+    Verdict,
 )
 
-_LIVE, _QUIET, _LATE, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))
+_LEARNING = VERDICT_CODES[Verdict.LEARNING]
 
 _Silences = tuple[Rows, Floats, Floats]
 """Columns of silences: the row of the thresholds, since when, and until when each is proved."""
@@ -310,14 +310,14 @@ def _decide(
     (suspect, dead), (suspect_still, dead_still) = alarming, without_drop
     falling = np.where(dead, ~dead_still, suspect & ~suspect_still)
     scores.falling[at] = falling
-    choices = [
-        (falling, _HELD),
-        (dead & retired, _RETIRED),
-        (dead, _DEAD),
-        (suspect, _SUSPECT),
-        (unproved, _HELD),
-        (late, _LATE),
-        (silent, _QUIET),
+    rules = [
+        (falling, Verdict.HELD),
+        (dead & retired, Verdict.RETIRED),
+        (dead, Verdict.DEAD),
+        (suspect, Verdict.SUSPECT),
+        (unproved, Verdict.HELD),
+        (late, Verdict.LATE),
+        (silent, Verdict.QUIET),
     ]
-    scores.verdicts[at] = np.select([flags for flags, _ in choices], [code for _, code in choices], _LIVE)
+    scores.verdicts[at] = choose(rules, Verdict.LIVE, VERDICT_CODES)
     scores.has_expectation[at] = True

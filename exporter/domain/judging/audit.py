@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, choose
 from exporter.domain.formatting import duration, moment
 from exporter.domain.history.streams import Strings, objects
 from exporter.domain.judging.rollup_verdicts import Verdicts
@@ -180,10 +180,7 @@ def classify(topics: AuditTopics, now: float) -> Codes:
         (_is(topics.verdict, Verdict.SUSPECT, Verdict.LATE, Verdict.HELD), Liveness.OVERDUE),
         (_is(topics.verdict, Verdict.LIVE, Verdict.QUIET, Verdict.MUTED), Liveness.SILENT),
     ]
-    codes: Codes = np.select(
-        [rule for rule, _ in rules], [LIVENESS_CODES[one] for _, one in rules], LIVENESS_CODES[Liveness.UNKNOWN]
-    ).astype(np.int8)
-    return codes
+    return choose(rules, Liveness.UNKNOWN, LIVENESS_CODES)
 
 
 def spare_earlier_silences(judged: Verdicts, longest: Floats, last: Floats) -> tuple[Codes, Strings]:
@@ -227,9 +224,8 @@ def find_doubts(newest: Floats, now: float, slack: float) -> Codes:
         early = newest < FIRST_PLAUSIBLE
         seconds = early & (newest * 1000 >= FIRST_PLAUSIBLE) & (newest * 1000 <= now + slack)
         ahead = newest > now + slack
-    return np.select(
-        [seconds, early, ahead], [DOUBT_CODES[one] for one in (Doubt.SECONDS, Doubt.IMPLAUSIBLE, Doubt.AHEAD)], 0
-    ).astype(np.int8)
+    rules = [(seconds, Doubt.SECONDS), (early, Doubt.IMPLAUSIBLE), (ahead, Doubt.AHEAD)]
+    return choose(rules, Doubt.NONE, DOUBT_CODES)
 
 
 def mirror_aliases(topics: Collection[str]) -> frozenset[str]:

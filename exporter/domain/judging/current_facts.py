@@ -21,7 +21,7 @@ from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reading, State, TopicPartition
 from exporter.domain.polls.table import STATES, Snapshot
-from exporter.domain.replicas.comparison import REPLICA_STATES, Comparison, decode_not_compared
+from exporter.domain.replicas.comparison import REASONS_NOT_COMPARED, REPLICA_STATES, Comparison
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import (
@@ -244,7 +244,7 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
         replica_of=[
             describe_copy(compared, source, copies)
             for compared in one.comparisons
-            for source, copies in compared.table.find_copies(topic, partition).items()
+            for source, copies in compared.find_copies(topic, partition).items()
         ],
         past_alarms=None if alarms is None else asdict(alarms),
         partitions=[{"partition": each.partition, **describe_verdict(each)} for each in of_partitions],
@@ -270,15 +270,15 @@ def describe_expectation(row: Expectation, published_at: float | None, *, in_for
 
 def describe_copy(compared: Comparison, topic: str, rows: Rows) -> dict[str, Any]:
     """Return how partitions of a replica compare with their source, this topic of another cluster."""
-    table = compared.table
-    records = table.lag_records.value[rows[table.lag_records.known[rows]]]
-    reasons = map(decode_not_compared, table.reason[rows].tolist())
+    lag = compared.lag
+    records = lag.records.value[rows[lag.records.known[rows]]]
+    reasons = (REASONS_NOT_COMPARED[code] for code in lag.reason[rows].tolist())
     return {
         "cluster": compared.source,
         "topic": topic,
-        "states": Counter(str(REPLICA_STATES[code]) for code in table.state[rows].tolist()),
+        "states": Counter(str(REPLICA_STATES[code]) for code in lag.state[rows].tolist()),
         "lag_records": int(records.sum()) if len(records) else None,
-        "lag_seconds": replace_nan(np.fmax.reduce(table.lag_seconds[rows], initial=np.nan)),
+        "lag_seconds": replace_nan(np.fmax.reduce(lag.seconds[rows], initial=np.nan)),
         "not_compared": Counter(str(reason) for reason in reasons if reason is not None),
     }
 

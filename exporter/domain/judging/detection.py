@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows
+from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Rows, choose
 from exporter.domain.expectations.silence_rules import ExpectationSet, Scores, find_retirement
 from exporter.domain.judging.gap_law import judge_ages
 from exporter.domain.judging.incidents import ClusterStreams, Holds, Incident, Silent, hold
@@ -216,7 +216,7 @@ def overrule_silences(
         (silences.longest > suspect_after, Verdict.LEARNING),
         (proved > HOUR, Verdict.QUIET),
     ]
-    return Judgements(_select(rules, Verdict.LIVE), last_advance, last_advance + limit, unknown)
+    return Judgements(choose(rules, Verdict.LIVE, VERDICT_CODES), last_advance, last_advance + limit, unknown)
 
 
 def _overrides(
@@ -234,13 +234,6 @@ def _overrides(
         np.array([one is not None and one.retired for one in found], np.bool_)[topic],
         np.array([one is not None for one in found], np.bool_)[topic],
     )
-
-
-def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes:
-    codes: Codes = np.select(
-        [rule for rule, _ in rules], [VERDICT_CODES[verdict] for _, verdict in rules], VERDICT_CODES[otherwise]
-    ).astype(np.int8)
-    return codes
 
 
 def score_silences(expectations: ExpectationSet, silences: Silences, rows: Rows, now: float) -> Scores:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, Flags, Floats
+from exporter.domain.arrays import Codes, Flags, Floats, choose
 from exporter.domain.learning.traffic_clock import NATS
 from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS, VERDICT_CODES, Verdict
 
@@ -67,5 +67,4 @@ def judge_ages(age: Floats, trusted: Flags) -> Codes:
     known = np.where(trusted & ~np.isnan(age), age, 0.0)
     suspect, dead = find_limits(np.zeros(len(known)), np.zeros(len(known)))
     rules = [(known >= dead, Verdict.RETIRED), (known >= suspect, Verdict.SUSPECT)]
-    codes = [VERDICT_CODES[verdict] for _, verdict in rules]
-    return np.select([rule for rule, _ in rules], codes, VERDICT_CODES[Verdict.LEARNING]).astype(np.int8)
+    return choose(rules, Verdict.LEARNING, VERDICT_CODES)

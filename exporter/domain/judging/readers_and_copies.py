@@ -24,15 +24,13 @@ def mark_dead_sources(compared: Comparison, source: Assessment | None) -> Compar
     """Return a comparison that marks replicas in step whose source is dead."""
     if source is None:
         return compared
-    table = compared.table
-    here, there = table.layout.moves_from(source.layout)
+    here, there = compared.layout.moves_from(source.layout)
     dead = np.isin(source.of_partitions.verdict[there], [VERDICT_CODES[Verdict.DEAD], VERDICT_CODES[Verdict.RETIRED]])
     rows = here[dead]
-    state = table.state.copy()
-    state[rows[state[rows] == REPLICA_STATE_CODES[ReplicaState.IN_STEP]]] = REPLICA_STATE_CODES[
-        ReplicaState.SOURCE_DEAD_TOO
-    ]
-    return replace(compared, table=replace(table, state=state))
+    in_step, too = (REPLICA_STATE_CODES[each] for each in (ReplicaState.IN_STEP, ReplicaState.SOURCE_DEAD_TOO))
+    state = compared.lag.state.copy()
+    state[rows[state[rows] == in_step]] = too
+    return replace(compared, lag=compared.lag._replace(state=state))
 
 
 _INTERNAL = re.compile(

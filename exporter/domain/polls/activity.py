@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows, choose
 from exporter.domain.polls.readings import ANSWERED, NO_ANSWER, Answers, Reason, State, reason_code
 from exporter.domain.polls.table import NEWEST_KNOWN_OR_SOUGHT, STATE_CODES, UNREADABLE, Table
 
@@ -197,10 +197,7 @@ def classify(
         (dated & contradictory, State.CONTRADICTORY),
         (dated & preserved, State.PRESERVED),
     ]
-    states: Codes = np.select(
-        [rule for rule, _ in rules], [STATE_CODES[state] for _, state in rules], STATE_CODES[State.OBSERVED]
-    ).astype(np.int8)
-    return states
+    return choose(rules, State.OBSERVED, STATE_CODES)
 
 
 def states_of(earliest: Offsets, latest: Offsets, newest: Answers, given: Circumstances) -> tuple[Codes, Codes]:

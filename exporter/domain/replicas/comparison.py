@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Codes, ColumnSet, Counts, Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Codes, ColumnSet, Counts, Flags, Floats, Offsets, Rows, choose
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.table import STATE_CODES, UNREADABLE, Table
@@ -58,57 +58,11 @@ REPLICA_STATE_CODES: Mapping[ReplicaState, int] = {state: code for code, state i
 """States in columns are indices into REPLICA_STATES."""
 
 COMPARED = 0
-"""The code in a column of reasons where there is none."""
+"""The code of a reason where there is none."""
 
-NOT_COMPARED_CODES: Mapping[NotCompared, int] = {reason: code for code, reason in enumerate(NotCompared, start=1)}
-
-
-def decode_not_compared(code: int) -> NotCompared | None:
-    """Return the reason behind a code in a column; None for COMPARED."""
-    return None if code == COMPARED else _NOT_COMPARED[code - 1]
-
-
-_NOT_COMPARED = tuple(NotCompared)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReplicaTable:
-    """The result of one comparison: a row for each partition of a replica, a column for each fact."""
-
-    layout: Layout
-    """By source topic."""
-    targets: Sequence[str]
-    """The replica of each topic of the layout."""
-    state: Codes
-    """An index into REPLICA_STATES."""
-    reason: Codes
-    """Why the two cannot be compared, as a code; COMPARED where they can."""
-    lag_seconds: Floats
-    """By how much the replica is behind; NaN where unknown."""
-    lag_records: Counts
-
-    def __len__(self) -> int:
-        return len(self.layout)
-
-    def find_copies(self, target: str, partition: int | None) -> dict[str, Rows]:
-        """Return the rows of a replica, or of one of its partitions, by the topic that it is a copy of."""
-        found = {}
-        for topic, name in zip(self.layout.topics, self.targets, strict=True):
-            if name == target:
-                rows = np.arange(len(self))[self.layout.rows_of(topic)]
-                found[topic] = rows if partition is None else rows[self.layout.partition[rows] == partition]
-        return {topic: rows for topic, rows in found.items() if len(rows)}
-
-    def unread(self, reason: NotCompared) -> ReplicaTable:
-        """Return the same rows, all unknown for one reason."""
-        count = len(self)
-        return replace(
-            self,
-            state=np.full(count, REPLICA_STATE_CODES[ReplicaState.UNKNOWN], dtype=np.int8),
-            reason=np.full(count, NOT_COMPARED_CODES[reason], dtype=np.int8),
-            lag_seconds=np.full(count, np.nan),
-            lag_records=Counts.unknown(count),
-        )
+REASONS_NOT_COMPARED = (None, *NotCompared)
+NOT_COMPARED_CODES = {reason: code for code, reason in enumerate(REASONS_NOT_COMPARED)}
+"""Reasons in columns are indices into REASONS_NOT_COMPARED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +79,50 @@ class TopicMatches:
     """A name that a source topic is mapped to."""
 
 
-@dataclass(frozen=True, slots=True)
+class Lag(NamedTuple):
+    """How far n replicas are behind, each a column [n]."""
+
+    state: Codes
+    """An index into REPLICA_STATES."""
+    reason: Codes
+    """Why the two cannot be compared, as a code; COMPARED where they can."""
+    seconds: Floats
+    """NaN where unknown."""
+    records: Counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """The comparison of all partitions of one pair of clusters."""
+    """The comparison of one pair of clusters, a row for each partition of a replica."""
 
     source: str
     target: str
     matching: TopicMatches
-    table: ReplicaTable
+    layout: Layout
+    """By source topic."""
+    lag: Lag
     faults: Sequence[str] = ()
     """Why replicas cannot be compared, and what to do about it."""
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The replica of each topic of the layout."""
+        return tuple(self.matching.replicas[topic] for topic in self.layout.topics)
+
+    def find_copies(self, target: str, partition: int | None) -> dict[str, Rows]:
+        """Return the rows of a replica, or of one of its partitions, by the topic that it is a copy of."""
+        found = {}
+        for topic, name in self.matching.replicas.items():
+            if name == target and self.layout.number_of(topic) is not None:
+                rows = np.arange(len(self.layout))[self.layout.rows_of(topic)]
+                found[topic] = rows if partition is None else rows[self.layout.partition[rows] == partition]
+        return {topic: rows for topic, rows in found.items() if len(rows)}
+
     def unread(self, reason: NotCompared) -> Comparison:
-        """Return the same comparison with every replica unknown for one reason."""
-        return replace(self, table=self.table.unread(reason))
+        """Return the same rows, all unknown for one reason."""
+        count, codes = len(self.layout), (REPLICA_STATE_CODES[ReplicaState.UNKNOWN], NOT_COMPARED_CODES[reason])
+        state, why = (np.full(count, code, dtype=np.int8) for code in codes)
+        return replace(self, lag=Lag(state, why, np.full(count, np.nan), Counts.unknown(count)))
 
 
 _AHEAD = [STATE_CODES[state] for state in (State.FUTURE, State.CONTRADICTORY)]
@@ -201,17 +185,6 @@ class ReplicaProgress(ColumnSet):
     """Since when the replica has not moved although there is something to copy."""
 
 
-class Lag(NamedTuple):
-    """How far n replicas are behind, each a column [n]."""
-
-    state: Codes
-    """An index into REPLICA_STATES."""
-    reason: Codes
-    seconds: Floats
-    """NaN where unknown."""
-    records: Counts
-
-
 def judge(
     before: ReplicaProgress,
     source: Ends,
@@ -260,8 +233,8 @@ def judge(
     since = np.where(moved, np.nan, before.waiting_since)
     since = np.where(read & np.isnan(since) & waits, now, since)
     stopped = read & (held > 0) & (now - since >= limits.stopped_after)
-    codes = [REPLICA_STATE_CODES[each] for each in (ReplicaState.STOPPED, ReplicaState.UNKNOWN, ReplicaState.BEHIND)]
-    state = np.select([stopped, ~compared, late], codes, REPLICA_STATE_CODES[ReplicaState.IN_STEP])
+    rules = [(stopped, ReplicaState.STOPPED), (~compared, ReplicaState.UNKNOWN), (late, ReplicaState.BEHIND)]
+    state = choose(rules, ReplicaState.IN_STEP, REPLICA_STATE_CODES)
     progress = ReplicaProgress(
         newest,
         np.where(in_step, source_at, before.in_step_at),
@@ -271,21 +244,20 @@ def judge(
         source_end,
         since,
     )
-    return progress, Lag(state.astype(np.int8), reason, seconds, Counts(records, counted))
+    return progress, Lag(state, reason, seconds, Counts(records, counted))
 
 
 def _why_not(source: Ends, replica: Ends, newest: Floats, stamped: Flags, *, rests: Flags) -> Codes:
     """Return why two readings cannot be compared. ``rests``: the source was read after the replica's last record."""
     never = replica.state == STATE_CODES[State.NEVER_WRITTEN]
-    cases: Mapping[NotCompared | None, Flags] = {
-        NotCompared.SOURCE_UNREADABLE: ~source.read,
-        NotCompared.REPLICA_UNREADABLE: ~replica.read,
-        None: never | (source.latest == source.earliest),
-        NotCompared.LOG_APPEND_TIME: stamped,
-        NotCompared.REPLICA_EMPTY: replica.state == STATE_CODES[State.EMPTY],
-        NotCompared.FUTURE_TIMESTAMP: np.isin(replica.state, _AHEAD),
-        NotCompared.NO_TIMESTAMP: np.isnan(newest) | np.isnan(source.newest),
-        NotCompared.NEWER_THAN_SOURCE: rests & (newest > source.newest),
-    }
-    codes = [COMPARED if case is None else NOT_COMPARED_CODES[case] for case in cases]
-    return np.select(list(cases.values()), codes, COMPARED).astype(np.int8)
+    rules = [
+        (~source.read, NotCompared.SOURCE_UNREADABLE),
+        (~replica.read, NotCompared.REPLICA_UNREADABLE),
+        (never | (source.latest == source.earliest), None),
+        (stamped, NotCompared.LOG_APPEND_TIME),
+        (replica.state == STATE_CODES[State.EMPTY], NotCompared.REPLICA_EMPTY),
+        (np.isin(replica.state, _AHEAD), NotCompared.FUTURE_TIMESTAMP),
+        (np.isnan(newest) | np.isnan(source.newest), NotCompared.NO_TIMESTAMP),
+        (rests & (newest > source.newest), NotCompared.NEWER_THAN_SOURCE),
+    ]
+    return choose(rules, None, NOT_COMPARED_CODES)

@@ -70,8 +70,6 @@ class PartitionPairs:
     matching: TopicMatches
     layout: Layout
     """By source topic."""
-    targets: tuple[str, ...]
-    """The replica of each topic of the layout."""
     source_rows: Rows
     """-1 where the source has no such partition."""
     target_rows: Rows
@@ -95,7 +93,6 @@ class PartitionPairs:
             (source, target),
             matching,
             Layout(targets, np.bincount(topic, minlength=len(targets)), (every & 0xFFFF_FFFF).astype(np.int32)),
-            tuple(targets.values()),
             np.full(len(every), -1, dtype=np.intp),
             np.full(len(every), -1, dtype=np.intp),
             stamped[topic],
@@ -114,7 +111,7 @@ class PartitionPairs:
 
     def _ids(self) -> Iterator[tuple[str, tuple[str | None, ...]]]:
         source, target = self.of
-        for topic, name in zip(self.layout.topics, self.targets, strict=True):
+        for topic, name in self.matching.replicas.items():
             yield topic, (name, source.topics[topic].topic_id, target.topics[name].topic_id)
 
 
