@@ -127,14 +127,6 @@ def test_a_web_port_in_use_is_a_note(tmp_path: Path) -> None:
     )
 
 
-def test_a_web_configuration_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
-    """With the words of `serve`, which does not start with it."""
-    web = tmp_path / "web.yml"
-    web.write_text("tls_server_config: {")
-    found = host.web(settings(tmp_path, web__config_file=str(web)), STILL)
-    assert (found.severity, found.what) == (Severity.ERROR, f"web.config_file: {web}:1 is not valid YAML")
-
-
 def test_a_call_that_hangs_costs_itself_only() -> None:
     """The other calls return their results, and nothing waits longer than the limit."""
     never = threading.Event()

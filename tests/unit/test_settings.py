@@ -12,7 +12,6 @@ from exporter.domain.verdicts import Outage, TopicOverride, TopicOwner
 from exporter.metrics.catalogue import PARTITION_METRICS
 from exporter.settings.calendars import days_of
 from exporter.settings.delivery import Recipient
-from exporter.settings.dump import dump_yaml
 from exporter.settings.errors import SettingsError
 from exporter.settings.load import load_settings
 from exporter.settings.quantities import parse_duration
@@ -76,14 +75,6 @@ def test_a_bootstrap_server_joins_a_file_without_clusters(tmp_path: Path) -> Non
         load_settings(None, "host:0")
 
 
-def test_nothing_configured_shows_what_is_needed() -> None:
-    """Without file and flag the message holds the smallest configuration and the flag."""
-    with pytest.raises(SettingsError) as caught:
-        load_settings()
-    assert "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]" in str(caught.value)
-    assert "--bootstrap-server HOST:PORT" in str(caught.value)
-
-
 def test_every_setting_is_read() -> None:
     """In seconds and bytes, properties as they were written, and what a cluster has for itself."""
     settings = load_settings(CONFIG / "good" / "everything.yaml", environ={"KAFKA_PASSWORD": "p${w} # 'x'"})
@@ -115,23 +106,6 @@ def test_every_setting_is_read() -> None:
         TopicOwner(r"billing\..*", "team-payments", "prod"),
         TopicOwner(r"(?P<team>\w+)\..*", r"team-\g<team>"),
     ]
-
-
-def test_a_cluster_takes_what_it_does_not_set_from_the_general_polls(tmp_path: Path) -> None:
-    """Its own settings win, the others are those of ``poll``, and printed they load again as the same."""
-    text = """
-    poll: {interval: 5s, request_timeout: 2s}
-    history: {window: 10s}
-    clusters:
-      - {name: near, kafka: {bootstrap.servers: a:9092}, poll: {missed_polls: 1}}
-      - {name: far, kafka: {bootstrap.servers: b:9092}, poll: {interval: 10s, missed_polls: null}}
-    """
-    settings = load(tmp_path, text)
-    polls = [settings.poll_of(cluster) for cluster in settings.clusters]
-    assert [(poll.interval, poll.request_timeout, poll.missed_polls) for poll in polls] == [(5, 2, 1), (10, 2, 3)]
-    printed = load(tmp_path, dump_yaml(settings), TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="3s")
-    polls = [printed.poll_of(cluster) for cluster in printed.clusters]
-    assert [(poll.interval, poll.request_timeout, poll.missed_polls) for poll in polls] == [(5, 3, 1), (10, 3, 3)]
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
