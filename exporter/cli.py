@@ -18,7 +18,7 @@ from exporter import __version__
 from exporter.commands.audit_options import audit
 from exporter.commands.jobs import deliver, report, rollup
 from exporter.commands.options import (
-    Checked,
+    OptionValue,
     check_properties,
     client_settings,
     cluster_option,
@@ -180,7 +180,7 @@ def _parse_subject(text: str) -> object:
 
 
 @topic_liveness.command()
-@click.argument("subject", metavar="TOPIC[:PARTITION]", type=Checked(_parse_subject))
+@click.argument("subject", metavar="TOPIC[:PARTITION]", type=OptionValue(_parse_subject))
 @config_option
 @exporter_options
 @click.option("--history", metavar="DIR", help="Ask no exporter: read what is published in this history folder.")
@@ -240,7 +240,7 @@ def _parse_time(text: str) -> object:
     "times",
     multiple=True,
     required=True,
-    type=Checked(_parse_time),
+    type=OptionValue(_parse_time),
     metavar="TIME",
     help="What to look up; repeatable.",
 )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from exporter.commands.options import (
-    Checked,
+    OptionValue,
     client_settings,
     cluster_option,
     clusters_named,
@@ -30,7 +30,7 @@ _STYLES = ("table", "json", "html")
 @topic_option
 @click.option(
     "--silent-for",
-    type=Checked(parse_duration),
+    type=OptionValue(parse_duration),
     metavar="DURATION",
     help="Only topics that are silent for that long, such as 30d.",
 )

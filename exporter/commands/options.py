@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-class Checked(click.ParamType):  # type: ignore[type-arg] # click 8.2 has no type argument
+class OptionValue(click.ParamType):  # type: ignore[type-arg] # click 8.2 has no type argument
     """A value that a function parses, which raises ValueError with the rule."""
 
     def __init__(self, parse: Callable[[str], object]) -> None:
@@ -56,7 +56,7 @@ topic_option = click.option(
     "--topic",
     "topics",
     multiple=True,
-    type=Checked(_parse_pattern),
+    type=OptionValue(_parse_pattern),
     metavar="REGEX",
     help="Topics whose whole name matches; repeatable.",
 )

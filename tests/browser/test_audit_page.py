@@ -11,8 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from exporter.commands.audit_formats import write_as
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
-from tests.browser.contrast import contrasts_of
-from tests.browser.tabs import open_tab
+from tests.browser.tabs import contrasts_of, open_tab
 from tests.unit.test_audit import DAY, NOW, audit_of
 
 

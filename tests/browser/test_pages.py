@@ -18,8 +18,7 @@ from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.history.published import Publication
 from exporter.state.monitor import Monitor
 from exporter.web.server import WebServer
-from tests.browser.contrast import contrasts_of
-from tests.browser.tabs import open_tab
+from tests.browser.tabs import contrasts_of, open_tab
 from tests.groups import groups_of, positions_of
 from tests.judging import table_of
 from tests.lookup_answers import Answer

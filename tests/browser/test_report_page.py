@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.contrast import contrasts_of
-from tests.browser.tabs import open_tab
+from tests.browser.tabs import contrasts_of, open_tab
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = GOLDEN / "report.html"

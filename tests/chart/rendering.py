@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -84,6 +86,14 @@ FOLDERS = {"object-storage": "s3://liveness/prod", "spark-operator": "s3://liven
 """Where history is, of those that have it elsewhere than on the volume."""
 
 EVERY = pytest.mark.parametrize("values", [names(path) for path in VALUES])
+
+
+def check_schemas(manifest: Manifest) -> None:
+    """Insist that Kubernetes or an operator accepts a manifest, strictly: no unknown field."""
+    if manifest["kind"] in CRDS:
+        jsonschema.validate(manifest, strict(CRDS[manifest["kind"]]))
+    else:
+        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
 
 
 def strict(schema: Any) -> Any:

@@ -6,8 +6,6 @@ import re
 import shlex
 from pathlib import Path
 
-import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -16,12 +14,12 @@ from exporter.settings.load import load_settings
 from exporter.storage.files import parse_location
 from tests.chart.rendering import (
     CHART,
-    CRDS,
     EVERY,
     FOLDERS,
     KUBERNETES,
     ROOT,
     VALUES,
+    check_schemas,
     helm,
     names,
     one,
@@ -29,7 +27,6 @@ from tests.chart.rendering import (
     pod_of,
     pods,
     rendered,
-    strict,
 )
 from tests.contract.test_docs import TEXTS, blocks
 
@@ -44,14 +41,9 @@ def test_helm_finds_nothing_to_object_to(values: str) -> None:
 @EVERY
 def test_kubernetes_accepts_every_manifest(values: str) -> None:
     """All kinds pass the schemas of the API and of the operators, strictly: no unknown field."""
-    kinds = set()
-    for (kind, _), manifest in rendered(values).items():
-        if kind in CRDS:
-            jsonschema.validate(manifest, strict(CRDS[kind]))
-        else:
-            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
-        kinds.add(kind)
-    assert {"Deployment", "Service"} <= kinds
+    for manifest in rendered(values).values():
+        check_schemas(manifest)
+    assert {"Deployment", "Service"} <= {kind for kind, _ in rendered(values)}
 
 
 @pytest.mark.parametrize("values", [names(path) for path in VALUES if path.stem != "existing-secret-values"])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 
-from tests.chart.rendering import CHART, CRDS, KUBERNETES, Manifest, helm, strict
+from tests.chart.rendering import CHART, KUBERNETES, Manifest, check_schemas, helm
 
 OF_DIGITS = """
 fullnameOverride: liveness
@@ -49,9 +47,6 @@ def made_of(values: str, folder: Path) -> list[Manifest]:
 def test_names_of_digits_stay_text(values: str, tmp_path: Path) -> None:
     """Kubernetes takes them, as preview environments have them, and refuses numbers in their place."""
     for manifest in made_of(values, tmp_path):
-        if manifest["kind"] in CRDS:
-            jsonschema.validate(manifest, strict(CRDS[manifest["kind"]]))
-            assert all(isinstance(label, str) for label in manifest["metadata"]["labels"].values())
-        else:
-            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+        check_schemas(manifest)
+        assert all(isinstance(label, str) for label in manifest["metadata"]["labels"].values())
         assert isinstance(manifest["metadata"]["namespace"], str)

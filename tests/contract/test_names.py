@@ -126,6 +126,12 @@ def defined() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
                     yield str(path.relative_to(ROOT)), node
 
 
+def test_no_file_of_the_packages_is_longer_than_the_rule_allows() -> None:
+    """A newcomer reads it in one sitting: more lines are two files."""
+    paths = [path for package in PACKAGES if package != "dashboards" for path in (ROOT / package).rglob("*.py")]
+    assert [path for path in paths if len(path.read_text(encoding="utf-8").splitlines()) > 400] == []
+
+
 def test_no_public_function_or_class_begins_with_a_preposition_participle_or_pronoun() -> None:
     """A function is named by what it does, a class by what it is."""
     wrong = []

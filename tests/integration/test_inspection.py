@@ -9,16 +9,22 @@ from pathlib import Path
 
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from exporter.clock import SystemClock
+from exporter.collectors.poller import Poller
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason, TopicPartition
+from exporter.domain.polls.table import Snapshot
+from exporter.factory.clusters import make_inspector
+from exporter.factory.sources import make_poll_source
 from exporter.kafka.log_dirs import LogDirsClient
 from exporter.kafka.process import LOG_DIRS
+from exporter.settings.schema import Settings
 from tests.demo.broker import KAFKA_VERSION, Broker
-from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.kafka_tools import kafka_tool
 from tests.integration.secured import Secured
-from tests.views import Inspected, readings_of
+from tests.integration.watch import watching
+from tests.views import Inspected, Reading, readings_of
 from tests.waiting import until
 
 TOPIC = "inspected"
@@ -54,21 +60,34 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(brokers: Mapping[st
 
 def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
     """The reasons are counted and logged with the right to grant; what is granted later is shown from then on."""
-    properties = secured.by_password()
-    inspecting = Inspecting("orders", timeout="30s", **properties)
-    inspecting.inspect()
-    assert inspecting.found("orders") == Inspected()
-    failures = inspecting.shown("topic_liveness_inspection_failures_total")
-    assert failures == {f'reason="unauthorized",spec="{LOG_DIRS}"': 1}
-    assert readings_of(inspecting.poll())[TopicPartition("orders", 0)].latest == 1
+    settings = Settings.model_validate(
+        {
+            "clusters": [{"name": "test", "kafka": secured.by_password(), "topics": {"include": ["orders"]}}],
+            "poll": {"request_timeout": "30s"},
+            "inspection": {"log_sizes": True},
+        }
+    )
+    [cluster], clock, monitor = settings.clusters, SystemClock(), watching()
+    inspector = make_inspector(cluster, settings, clock)
+    assert inspector is not None
+    source = make_poll_source(cluster, settings)
+    poller = Poller("test", source, [inspector, monitor], clock, inspections=inspector)
+
+    def inspect() -> Reading:
+        """Inspect what a poll saw, and return what the next one reads."""
+        poller.poll()
+        monitor.take_round(inspector.inspect())
+        outcome = poller.poll()
+        assert isinstance(outcome, Snapshot), outcome
+        return readings_of(outcome)[TopicPartition("orders", 0)]
+
+    blind = inspect()
+    assert (blind.inspected, blind.latest) == (Inspected(), 1)
+    labels = f'kafka_cluster="test",reason="unauthorized",spec="{LOG_DIRS}"'
+    assert f"topic_liveness_inspection_failures_total{{{labels}}} 1\n" in monitor.metrics().decode()
     [line] = [line for line in logged_warnings() if "look-ups that failed" in line]
     assert "grant DESCRIBE on the cluster" in line
     secured.grant("liveness", [(AclOperation.DESCRIBE, "kafka-cluster")], ResourceType.BROKER)
-
-    def granted() -> bool:
-        inspecting.inspect()
-        return inspecting.found("orders").log_bytes is not None
-
-    until(granted)
-    found = inspecting.found("orders")
+    until(lambda: inspect().inspected != Inspected())
+    found = inspect().inspected
     assert found.log_bytes == found.disk_bytes == on_disk(secured.broker, "orders", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -13,6 +14,8 @@ from typing import IO
 import pytest
 
 from exporter.collectors.poller import Poller
+from exporter.delivery.send import has_reached_all
+from exporter.domain.exit_codes import ExitCode
 from exporter.domain.history.rows import Window
 from exporter.history.cluster_states import read_state
 from exporter.history.published import Expectations, read_topic_rows
@@ -21,7 +24,9 @@ from exporter.history.spool import Spool, list_finished_files
 from exporter.history.tables import read_columns
 from exporter.storage.files import files_in, open_file, put
 from spark_rollups.store.lock import Lease, LockTakenError
+from tests.integration.receiving import Hook, http_server, write_report
 from tests.integration.serving import Exporter
+from tests.programs import Call
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.unit.expectations import MONDAY, by_clock, publish
 from tests.unit.readings import Collected
@@ -184,6 +189,28 @@ def test_expectations_are_read_from_object_storage_and_stay_in_force_while_it_is
     s3.start()
     assert not expectations.refresh()
     assert expectations.problem is None
+
+
+def test_the_last_report_is_sent_once_and_its_record_lies_beside_it(s3: S3Server, tmp_path: Path, call: Call) -> None:
+    """What was taken is not sent again, with the page; the exporter reads who got it."""
+    url, config, hook = tmp_path / "url", tmp_path / "prod.yaml", Hook([], [(503, {}, "restarting")])
+    delivery = {"recipients": [{"url": {"file": str(url)}}]}
+    config.write_text(json.dumps({"delivery": delivery, "history": {"folder": "s3://history/sent"}}))
+    for day in ("2026-02-24", "2026-03-03"):
+        write_report(s3.folder_of("sent") / "published" / "reports" / day)
+    with http_server(hook) as address:
+        url.write_text(address.replace("http", "json"))
+        refused, sent, again = (call("deliver", "--config", str(config)) for _ in range(3))
+        older = "s3://history/sent/published/reports/2026-02-24"
+        named = call("deliver", "--config", str(config), "--report", older)
+    assert refused.returncode == ExitCode.FOUND and "503" in refused.stderr
+    assert (sent.returncode, sent.stdout) == (0, f"delivered to {url}\n"), sent.stderr
+    assert (again.returncode, again.stdout) == (0, "1 delivered before, not sent again\n"), again.stderr
+    assert SECRET not in refused.stderr + sent.stdout + sent.stderr
+    assert named.returncode == 0 and len(hook.bodies) == 3, named.stderr
+    assert [one["filename"] for one in hook.bodies[1]["attachments"]] == ["liveness.html"]
+    assert has_reached_all(s3.location("sent") / "published" / "reports" / "2026-03-03")
+    assert Expectations(s3.location("sent")).find_report_time(has_reached_all) is not None
 
 
 def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:

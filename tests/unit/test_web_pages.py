@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.groups.sweep import GroupSweep
+from exporter.domain.links import Links
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.state.monitor import Monitor
 from exporter.web.html import overview, topic, topic_list
@@ -20,6 +21,14 @@ from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import HOUR, NOW, promise, publish
 
 DAY = 24 * HOUR
+
+
+def test_names_are_quoted_in_addresses() -> None:
+    """Whatever a topic is called, it stays one part of the address; what is not configured has none."""
+    links = Links(topic_dashboard="https://g/t?c={cluster}&t={topic}", exporter="https://e/liveness")
+    assert links.dashboard_of("a b", "x&y={cluster}/<b>") == "https://g/t?c=a%20b&t=x%26y%3D%7Bcluster%7D%2F%3Cb%3E"
+    assert links.page_of("a b", "x?y/../z") == "https://e/liveness/topics/a%20b/x%3Fy%2F..%2Fz"
+    assert Links().dashboard_of("prod", "orders") is Links().page_of("prod", "orders") is None
 
 
 def two_clusters(*, published: bool = True) -> tuple[Monitor, Poller, Poller, ManualClock]:
