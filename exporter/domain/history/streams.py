@@ -86,32 +86,27 @@ def add_topics(partitions: Streams, topics: Streams) -> Streams:
     # A partition whose newest record has no proved age leaves the age of its topic unknown.
     no_records = np.isin(mine.state.astype(str), (State.NEVER_WRITTEN, State.EMPTY))
     dated = np.logical_and.reduceat(no_records | ~np.isnan(mine.newest), at)
-    whole = Streams(
-        mine.topic[at],
-        mine.cluster[at],
-        mine.name[at],
-        mine.topic_id[at],
-        np.full(len(at), -1, np.int32),
-        np.full(len(at), -1, np.int32),
-        state,
-        objects([reason if one else None for reason, one in zip(reasons, unreadable.tolist(), strict=True)]),
-        objects(types),
-        np.minimum.reduceat(mine.observed_until, at),
-        np.where(unreadable, since, np.nan),
-        np.where(last > topics.last_advance, last, topics.last_advance),
-        np.maximum.reduceat(mine.unchanged_since, at),
-        np.fmin.reduceat(mine.polled_from, at),
-        np.where(dated, np.fmax.reduceat(mine.newest, at), np.nan),
-        topics.known_since,
-        topics.known_slots,
-        np.add.reduceat(mine.end_offset, at),
-        np.add.reduceat(mine.records_7d, at),
-        topics.rests,
-        topics.falling,
+    last = np.where(last > topics.last_advance, last, topics.last_advance)
+    until = np.minimum.reduceat(mine.observed_until, at)
+    whole = replace(
+        topics,
+        **{name: getattr(mine, name)[at] for name in ("topic", "cluster", "name", "topic_id")},
+        partition=np.full(len(at), -1, np.int32),
+        leader=np.full(len(at), -1, np.int32),
+        state=state,
+        reason=objects([reason if one else None for reason, one in zip(reasons, unreadable.tolist(), strict=True)]),
+        timestamp_type=objects(types),
+        # One partition that was never read leaves nothing proved of its topic but that others advanced.
+        observed_until=np.where(np.isnan(until), last, until),
+        unreadable_since=np.where(unreadable, since, np.nan),
+        last_advance=last,
+        unchanged_since=np.maximum.reduceat(mine.unchanged_since, at),
+        polled_from=np.fmin.reduceat(mine.polled_from, at),
+        newest=np.where(dated, np.fmax.reduceat(mine.newest, at), np.nan),
+        end_offset=np.add.reduceat(mine.end_offset, at),
+        records_7d=np.add.reduceat(mine.records_7d, at),
     )
-    # One partition that was never read leaves nothing proved of its topic but that others advanced.
-    proved = np.where(np.isnan(whole.observed_until), whole.last_advance, whole.observed_until)
-    return Streams.concatenate([partitions, replace(whole, observed_until=proved)])
+    return Streams.concatenate([partitions, whole])
 
 
 def objects(values: Sequence[object]) -> Strings:

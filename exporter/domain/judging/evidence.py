@@ -42,7 +42,8 @@ def evidence(row: StreamFacts) -> str:
     elif row.unused is not None:
         clauses = [_unseen(row), silence(row), f"learning: {row.unused}"]
     else:
-        after = [_misdated(row), _proved_until(row), _siblings(row), row.replication, _readers(row)]
+        readers = None if row.readers is None else describe_readers(row.readers, silent=row.verdict in SILENT)
+        after = [_misdated(row), _proved_until(row), _siblings(row), row.replication, readers]
         clauses = [None if row.judged_by_record is not None else _unseen(row), *_reasons(row), *after]
     return "; ".join(filter(None, clauses))
 
@@ -54,10 +55,6 @@ def _reasons(row: StreamFacts) -> list[str | None]:
     usual = _few_gaps(row) if row.rule == GAPS else _usual_silence(row)
     aged = _abandoned(row) if row.last_advance is None and row.verdict == Verdict.SUSPECT else None
     return [silence(row), _rested(row), usual, aged, _limits(row), _held(row), _by_wall_clock(row), emptied]
-
-
-def _readers(row: StreamFacts) -> str | None:
-    return None if row.readers is None else describe_readers(row.readers, silent=row.verdict in SILENT)
 
 
 def describe_readers(of: Readership, *, silent: bool) -> str:
@@ -193,9 +190,10 @@ def _usual_silence(row: StreamFacts) -> str | None:
     until = FIRST_MONDAY + float(week_of(np.array([chosen_by]))[0]) * _WEEK
     if until <= row.history_start:
         return None
+    by_the_hour = row.slot_seconds == _HOUR
     baseline = _describe_baseline(row.history_start, until, row.observed_seconds)
     if row.largest_silence_seconds < row.slot_seconds:
-        never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
+        never = f"never silent for {'a whole hour' if by_the_hour else duration(row.slot_seconds)}"
     else:
         never = f"never silent over {duration_at_most(row.largest_silence_seconds)}"
         if row.largest_silence_end is not None:
@@ -203,7 +201,7 @@ def _usual_silence(row: StreamFacts) -> str | None:
     missed, most = row.missed_slots, row.largest_missed
     if missed is None or most is None or missed <= max(most, 1.0):
         return f"in the {baseline} {never}"
-    slots = "hours" if _by_the_hour(row) else f"slots of {duration(row.slot_seconds)}"
+    slots = "hours" if by_the_hour else f"slots of {duration(row.slot_seconds)}"
     return f"in the {baseline} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
 
 
@@ -233,10 +231,6 @@ def _count(slots: float) -> str:
     return f"{slots:.0f}" if slots >= 10 else f"{slots:.1f}"
 
 
-def _by_the_hour(row: StreamFacts) -> bool:
-    return row.slot_seconds == _HOUR
-
-
 def _limits(row: StreamFacts) -> str | None:
     dead_from = None if row.expected_by is None else _same_day(row, row.expected_by)
     from_ = None if row.suspect_from is None else f"suspect since {_same_day(row, row.suspect_from)}"
@@ -252,7 +246,7 @@ def _limits(row: StreamFacts) -> str | None:
         dead_after = 0.0 if by is None else by - row.last_advance
         return f"{died}; retired after {duration(float(find_retirement(dead_after)))} of silence"
     if row.verdict == Verdict.HELD:
-        return _if_proved(row, from_)
+        return f"held: its silence is not proved; {from_} if it is still silent" if _unproved(row) else from_
     if row.verdict in (Verdict.SUSPECT, Verdict.LATE):
         suspect = from_ if row.verdict == Verdict.SUSPECT else None
         dead_later = None if dead_from is None else f"dead from {dead_from}"
@@ -260,12 +254,6 @@ def _limits(row: StreamFacts) -> str | None:
     if row.expected_by is None:
         return None
     return f"dead from {moment(row.expected_by)}{' if still silent' if row.expected_by < row.as_of else ''}"
-
-
-def _if_proved(row: StreamFacts, from_: str | None) -> str | None:
-    if from_ is None or not _unproved(row):
-        return from_
-    return f"held: its silence is not proved; {from_} if it is still silent"
 
 
 def _unproved(row: StreamFacts) -> bool:
@@ -318,12 +306,13 @@ def _proved_until(row: StreamFacts) -> str | None:
 
 
 def _misdated(row: StreamFacts) -> str | None:
-    if row.state == State.FUTURE:
-        return "newest record dated in the future"
-    if row.state == State.CONTRADICTORY:
-        return "newest record dated after its last advance: it was dated ahead, and no staleness follows from it"
-    if row.state == State.PRESERVED:
-        return "newest record dated before its last advance: mirrored or back-dated"
+    match row.state:
+        case State.FUTURE:
+            return "newest record dated in the future"
+        case State.CONTRADICTORY:
+            return "newest record dated after its last advance: it was dated ahead, and no staleness follows from it"
+        case State.PRESERVED:
+            return "newest record dated before its last advance: mirrored or back-dated"
     return None
 
 

@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.learning.hours import Integers
 
+if TYPE_CHECKING:
+    from exporter.domain.learning.rest_days import Rest
+    from exporter.domain.learning.schedule import Schedule
+
 DAYS, DAY_HOURS = 7, 24
 
 _ROWS_AT_ONCE = 1024
@@ -75,7 +79,7 @@ def _slices(count: int) -> Iterator[slice]:
     return (slice(begin, begin + _ROWS_AT_ONCE) for begin in range(0, count, _ROWS_AT_ONCE))
 
 
-_FIRST_MONDAY, _WEEK_DAYS, _DAY = 4, 7, 86_400.0
+_FIRST_MONDAY, _DAY = 4, 86_400.0
 _MARCH, _OCTOBER, _NOVEMBER = 3, 10, 11
 
 
@@ -86,20 +90,14 @@ def change_sundays(moments: Floats) -> tuple[Floats, Flags]:
     the second one of March and the first of November.
     """
     days: Integers = np.floor(moments / _DAY).astype(np.int64)
-    sunday = days + (_FIRST_MONDAY + _WEEK_DAYS - 1 - days) % _WEEK_DAYS
+    sunday = days + (_FIRST_MONDAY + DAYS - 1 - days) % DAYS
     date = sunday.astype("datetime64[D]")
     months = date.astype("datetime64[M]")
     month, day = months.astype(np.int64) % 12 + 1, (date - months.astype("datetime64[D]")).astype(np.int64) + 1
-    europe = np.isin(month, (_MARCH, _OCTOBER)) & (day > 31 - _WEEK_DAYS)
-    america = ((month == _MARCH) & (day > _WEEK_DAYS) & (day <= 2 * _WEEK_DAYS)) | (
-        (month == _NOVEMBER) & (day <= _WEEK_DAYS)
-    )
+    europe = np.isin(month, (_MARCH, _OCTOBER)) & (day > 31 - DAYS)
+    america = ((month == _MARCH) & (day > DAYS) & (day <= 2 * DAYS)) | ((month == _NOVEMBER) & (day <= DAYS))
     return np.asarray(sunday * _DAY, np.float64), np.asarray(europe | america)
 
-
-if TYPE_CHECKING:
-    from exporter.domain.learning.rest_days import Rest
-    from exporter.domain.learning.schedule import Schedule
 
 HOUR = 3600.0
 HOURS = 168
