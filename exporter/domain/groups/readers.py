@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, Flags, Rows, ranges, replace_nan
 from exporter.domain.groups.positions import GROUP_STATES, Positions
 from exporter.domain.groups.sweep import ROLE_CODES, ROLES, GroupRole, GroupSweep, roles_of
-from exporter.domain.polls.readings import ANSWERED, TopicPartition, reason_of_code
+from exporter.domain.polls.readings import ANSWERED, reason_of_code
 
 
 class Readership(NamedTuple):
@@ -110,16 +110,15 @@ def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> li
     positions = sweep.positions
     rows = positions.rows
     roles = dict(find_readers(sweep, [topic]).list_groups(0))
-    found = []
-    first, numbers = rows.first, {name: number for number, name in enumerate(rows.names)}
-    for name in sorted(roles):
-        number, role = numbers[name], roles[name]
-        mine, there = np.arange(first[number], first[number + 1]), rows.layout.rows_of(topic)
-        mine = mine[(rows.partition[mine] >= there.start) & (rows.partition[mine] < there.stop)]
-        if partition is not None:
-            mine = mine[rows.partition[mine] == rows.layout.row(TopicPartition(topic, partition))]
-            if not len(mine) and role in (GroupRole.GONE, GroupRole.COMMITTED):
-                continue
+    found, there = [], rows.layout.rows_of(topic)
+    asked = (rows.partition >= there.start) & (rows.partition < there.stop)
+    if partition is not None:
+        asked &= rows.layout.partition[rows.partition] == partition
+    for name, role in sorted(roles.items()):
+        number = rows.names.index(name)
+        mine = np.flatnonzero(asked & (rows.group == number))
+        if partition is not None and not len(mine) and role in (GroupRole.GONE, GroupRole.COMMITTED):
+            continue
         lag_known = len(mine) > 0 and bool((positions.reason[mine] == ANSWERED).all())
         seconds = np.fmax.reduce(positions.seconds[mine], initial=np.nan)
         found.append(

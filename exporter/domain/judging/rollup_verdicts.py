@@ -35,6 +35,7 @@ from exporter.domain.scoring.calibration import DEFAULT_THRESHOLDS, PARTITION, T
 from exporter.domain.verdicts import (
     DEAD_AT_LATEST_SECONDS,
     GAPS,
+    HISTORY_FACTS,
     NO_RULE,
     OVERRIDE,
     PERIOD,
@@ -254,36 +255,26 @@ class Verdicts:
 
     def _facts(self, row: int, verdict: Verdict, partitions: int = 1, live: int = 0, learning: int = 0) -> StreamFacts:
         streams, partition = self._streams, int(self._streams.partition[row])
-        numbers: dict[str, Any] = {name: replace_nan(getattr(streams, name)[row]) for name in _NUMBERS_OF_STREAMS}
-        numbers |= {name: replace_nan(getattr(self, name)[row]) for name in _NUMBERS}
+        known = [(name, getattr(streams, name)[row]) for name in _OF_STREAMS]
+        known += [(name, getattr(self, name)[row]) for name in _MEASURED]
+        there: dict[str, Any] = {name: one for name, one in known if one == one}  # noqa: PLR0124 - NaN is unknown
         return StreamFacts(
             as_of=self._as_of,
             topic=streams.name[row],
             partition=None if partition < 0 else partition,
             verdict=verdict,
-            state=streams.state[row],
-            reason=streams.reason[row],
-            active_slots=int(self.active_slots[row]),
-            weeks=int(self.weeks[row]),
-            slot_seconds=float(self.slot_seconds[row]),
             partitions=partitions,
             partitions_live=live,
             partitions_learning=learning,
-            schedule=self.schedule[row],
-            rests=self.rests[row],
             falling=streams.falling[row] if self._scores.falling[row] else None,
-            rule=self.rule[row],
             judged_by_record=replace_nan(streams.newest[row]),
             records=None if np.isnan(streams.end_offset[row]) else int(streams.end_offset[row]),
-            **numbers,
+            **there,
         )
 
 
-_NUMBERS_OF_STREAMS = ("last_advance", "observed_until", "unreadable_since", "polled_from")
-_NUMBERS = (
-    *("history_start", "observed_seconds", "largest_silence_seconds", "largest_silence_end"),
-    *("missed_slots", "largest_missed", "max_silence_seconds", "suspect_from", "expected_by"),
-)
+_OF_STREAMS = ("state", "reason", "last_advance", "observed_until", "unreadable_since", "polled_from")
+_MEASURED = (*(set(HISTORY_FACTS) - {"polled_from"}), "missed_slots", "suspect_from", "expected_by")
 """What evidence shows of streams, and of what is measured of them."""
 
 
