@@ -14,6 +14,7 @@ from exporter.domain.learning.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.scoring.weekly_scores import maxima
 from tests.spark.story import START
 from tests.unit.drawn_streams import FINE_STREAMS, FIRST, STREAMS, WEEKS, hours_of
+from tests.unit.test_rhythms import hours_of as hours_of_moments
 
 FINE_WEEKS = (2, 5, 10)
 """The weeks of which baselines in slots of five minutes are looked at."""
@@ -118,16 +119,11 @@ def test_the_longest_silence_is_exact(steps: list[float]) -> None:
     """It runs from the last advance to the next one, and is not counted in whole slots."""
     begin = FIRST_MONDAY + 2900 * WEEK
     at = begin + 60.0 * np.cumsum(np.resize(steps, int(6 * 7 * 1440 / np.mean(steps))))
-    hour, place = np.unique(np.floor(at / 3600.0).astype(np.int64), return_index=True)
-    micros = np.round(at * 1e6).astype(np.int64)
-    last = np.append(micros[place[1:] - 1], micros[-1])
-    nothing = np.zeros(len(hour), np.bool_)
-    hours = Hours(np.zeros(len(hour), np.intp), hour, micros[place], last, nothing, nothing.astype(np.int16))
-    (found,) = baselines(hours, [2906])
+    (found,) = baselines(hours_of_moments(at), [2906])
     longest = np.diff(at).max()
     largest = float(found.largest_silence[0])
     assert largest == pytest.approx(longest) or max(largest, longest) < 3600.0
-    assert found.observed[0] == 6 * WEEK - 3600.0 * (hour[0] - begin // 3600)
+    assert found.observed[0] == 6 * WEEK - 3600.0 * (at[0] // 3600 - begin // 3600)
 
 
 def test_a_silence_that_goes_on_as_the_week_begins_counts_up_to_there() -> None:
@@ -135,9 +131,6 @@ def test_a_silence_that_goes_on_as_the_week_begins_counts_up_to_there() -> None:
     begin = FIRST_MONDAY + 2900 * WEEK
     hour = round(begin / 3600.0) + np.arange(6 * 168)
     hour = np.append(hour[:-18], hour[-1] + 20)
-    micros = hour * 3_600_000_000
-    nothing = np.zeros(len(hour), np.bool_)
-    hours = Hours(np.zeros(len(hour), np.intp), hour, micros, micros, nothing, nothing.astype(np.int16))
-    (found,) = baselines(hours, [2906])
+    (found,) = baselines(hours_of_moments(hour * 3600.0), [2906])
     assert found.largest_silence[0] == 19 * 3600.0
     assert found.largest_silence_end[0] == begin + 6 * WEEK

@@ -11,11 +11,10 @@ import pytest
 
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
-from exporter.domain.learning.hours import Hours
 from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, week_of
 from exporter.domain.learning.traffic_clock import HOUR, WEEK, Clocks, change_sundays
 from exporter.domain.verdicts import Verdict
-from tests.unit.test_rhythms import DAY, LearnedStream
+from tests.unit.test_rhythms import DAY, LearnedStream, hours_of
 
 ZONES = ("Europe/Berlin", "America/New_York", "America/Los_Angeles")
 WEEKS_BEFORE, WEEKS_AFTER = 12, 5
@@ -62,16 +61,8 @@ def moments_of(rate: Callable[[datetime], float], zone: str, first: datetime, we
 
 def alarms(moments: np.ndarray, first: float, last: float, slot: float) -> int:
     """Return how many silences that begin in a span, and end, are dead just before they end."""
-    micros = np.round(moments * 1e6).astype(np.int64)
-    hour, begin = np.unique((moments // HOUR).astype(np.int64), return_index=True)
-    end = np.append(begin[1:], len(moments)) - 1
-    fives = np.zeros(len(hour), np.int64)
-    place = np.searchsorted(hour, (moments // HOUR).astype(np.int64))
-    np.bitwise_or.at(fives, place, 1 << (moments % HOUR // 300).astype(np.int64))
-    none = np.zeros(len(hour), np.int64)
-    hours = Hours(none.astype(np.intp), hour, micros[begin], micros[end], none > 0, fives.astype(np.int16))
     weeks = range(int(week_of(np.array(first))), int(week_of(np.array(last))) + 1)
-    learned = LearnedStream(Baselines.concatenate(list(baselines(hours, weeks))))
+    learned = LearnedStream(Baselines.concatenate(list(baselines(hours_of(moments, fine=True), weeks))))
     assert set(learned.baselines.slot_seconds) == {slot}
     begun = np.flatnonzero((moments[:-1] >= first) & (moments[:-1] < last) & (np.diff(moments) > slot))
     verdicts, _ = learned.judged(moments[:-1][begun], moments[1:][begun] - 1.0)

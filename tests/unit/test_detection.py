@@ -8,6 +8,8 @@ import pytest
 
 from exporter.domain.arrays import replace_nan
 from exporter.domain.judging.detection import Detector
+from exporter.domain.learning.drops import OngoingDrop
+from exporter.domain.learning.rest_days import Rest
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
@@ -173,6 +175,10 @@ def test_a_start_of_the_exporter_brings_no_news_at_once(published: str, expected
         replace(OFFICE, slot_seconds=0.0),
         replace(PROMISE, max_silence_seconds=None),
         replace(PROMISE, suspect_silence_seconds=6 * HOUR),
+        replace(
+            OFFICE, rests=[Rest(MONDAY + DAY, MONDAY + 2 * DAY, "", True), Rest(MONDAY, MONDAY + 1.5 * DAY, "", True)]
+        ),
+        replace(OFFICE, falling=OngoingDrop(MONDAY, 0.0, 41, 50)),
     ],
 )
 def test_an_impossible_value_promises_nothing_and_is_counted(broken: Expectation) -> None:

@@ -79,12 +79,6 @@ def test_by_the_wall_clock_too(hours: float, expected: Verdict) -> None:
     assert judge(silence, by_wall(falling=DROP), silence.until).verdict is expected
 
 
-def test_a_drop_that_ends_before_it_began_is_a_fault_of_what_was_published() -> None:
-    """Such a row promises nothing."""
-    found = set_of([replace(ALWAYS, falling=DROP._replace(until=0.0))])
-    assert found.faulty == 1
-
-
 def assessed(silent: int, *, hours: float, falling: bool) -> Assessment:
     """Judge forty topics of which some fell silent together, most long ago, in a drop or without."""
     snapshot, known = fleet(silent, 40 - silent, hours=hours, partitions=2)

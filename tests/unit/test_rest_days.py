@@ -15,7 +15,7 @@ from exporter.domain.learning.rest_days import Calendar, Rest, Rests, quiet
 from exporter.domain.learning.traffic_clock import HOUR, WEEK, Clocks
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Verdict
-from tests.judging import judge, set_of
+from tests.judging import judge
 from tests.unit.expectations import CALM_MONDAY as MONDAY
 from tests.unit.expectations import DAY, by_clock
 
@@ -63,13 +63,6 @@ def test_a_death_on_a_holiday_is_found_a_day_later_and_not_lost() -> None:
     assert first is not None and later is not None
     assert later == pytest.approx(first + DAY - HOUR)
     assert judge(silence._replace(until=later + HOUR), resting, later + HOUR).verdict is Verdict.DEAD
-
-
-def test_rests_in_disorder_are_a_fault_of_what_was_published() -> None:
-    """Such a row promises nothing."""
-    row = by_clock([1.0] * 168, rests=(rest(MONDAY + DAY, MONDAY + 2 * DAY), rest(MONDAY, MONDAY + 1.5 * DAY)))
-    found = set_of([row])
-    assert found.faulty == 1
 
 
 def test_only_streams_with_quiet_days_rest_by_a_calendar() -> None:

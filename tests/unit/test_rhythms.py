@@ -13,7 +13,7 @@ import pytest
 from exporter.domain.expectations.silence_rules import SilenceRules
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
-from exporter.domain.learning.hours import Hours
+from exporter.domain.learning.hours import Hours, five_bit
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 from exporter.domain.scoring.weekly_scores import maxima
@@ -36,13 +36,12 @@ def records(active: Active, weeks: int, jitter: float = 3000.0, seed: int = 1) -
     return np.asarray(START + hours * HOUR + np.random.default_rng(seed).uniform(0, jitter, len(hours)).round())
 
 
-def hours_of(moments: np.ndarray) -> Hours:
-    """Return the hours of one stream."""
+def hours_of(moments: np.ndarray, *, fine: bool = False) -> Hours:
+    """Return the hours of one stream, in which the active slots of five minutes are known if it is ``fine``."""
     hour, first, count = np.unique((moments // HOUR).astype(np.int64), return_index=True, return_counts=True)
     micros = np.round(moments * 1e6).astype(np.int64)
-    none = np.zeros(len(hour), np.int64)
-    last = micros[first + count - 1]
-    return Hours(none.astype(np.intp), hour, micros[first], last, none > 0, none.astype(np.int16))
+    fives = np.bitwise_or.reduceat(five_bit(micros), first) * np.int16(fine)
+    return Hours(0 * first, hour, micros[first], micros[first + count - 1], first < 0, fives)
 
 
 @dataclass
