@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.collectors.consumer_groups import GroupWatch
 from exporter.doctor.findings import STEP, Finding, Severity, make_finding
 from exporter.domain.formatting import list_some, plural
 from exporter.domain.groups.sweep import GroupSweep
@@ -26,27 +24,22 @@ _GRANT_GROUPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterProbe:
-    """One poll of a cluster, and the result of connecting to each broker."""
-
-    snapshot: Snapshot
-    reached: Mapping[str, int | Exception]
-    """How many topics are visible at each address, or why it does not answer."""
+Reached = Mapping[str, int | Exception]
+"""How many topics are visible at each address of a broker, or why it does not answer."""
 
 
-def listeners(seen: ClusterProbe) -> Iterator[Finding]:
+def judge_listeners(snapshot: Snapshot, reached: Reached) -> Iterator[Finding]:
     """Check every address that a broker advertises."""
-    check, brokers = "listeners", seen.snapshot.metadata.brokers
+    check, brokers = "listeners", snapshot.metadata.brokers
     good = []
     for broker, address in sorted(brokers.items()):
-        found = seen.reached[address]
+        found = reached[address]
         if isinstance(found, int):
             good.append(address)
             continue
         # The text of any other error may contain a secret.
         detail = found.detail if isinstance(found, SourceError) else f"it cannot be asked ({type(found).__name__})"
-        led = plural(int(np.count_nonzero(seen.snapshot.table.leader_now == broker)), "watched partition")
+        led = plural(int(np.count_nonzero(snapshot.table.leader_now == broker)), "watched partition")
         costs = f"{led} led by it: unreadable, their silence is not proved"
         yield make_finding(check, Severity.ERROR, f"broker {broker} advertises {address}: {detail}", costs)
     if good:
@@ -54,9 +47,8 @@ def listeners(seen: ClusterProbe) -> Iterator[Finding]:
         yield Finding(check, Severity.OK, what)
 
 
-def judge_poll(seen: ClusterProbe) -> Iterator[Finding]:
+def judge_poll(snapshot: Snapshot, reached: Reached) -> Iterator[Finding]:
     """Check what the poll could read of brokers, topics and their settings."""
-    snapshot = seen.snapshot
     unreadable = problems.explain_unreadable(snapshot)
     lost = bool((~snapshot.table.read).any() or snapshot.metadata.invisible)
     found = (
@@ -96,15 +88,15 @@ def judge_poll(seen: ClusterProbe) -> Iterator[Finding]:
     if not lost:
         read = f"{plural(len(snapshot.table), 'partition')} read in {snapshot.duration_seconds:.1f} s"
         yield Finding("poll", Severity.OK, read)
-    yield from _rights(seen)
+    yield from _judge_rights(snapshot, reached)
 
 
-def _rights(seen: ClusterProbe) -> Iterator[Finding]:
+def _judge_rights(snapshot: Snapshot, reached: Reached) -> Iterator[Finding]:
     """Say how many topics may be described, and which may not. Kafka lists no topic without the right: only those that
     topics.include names are known.
     """
-    visible = max((one for one in seen.reached.values() if isinstance(one, int)), default=None)
-    topics = seen.snapshot.metadata.topics
+    visible = max((one for one in reached.values() if isinstance(one, int)), default=None)
+    topics = snapshot.metadata.topics
     forbidden = [name for name, topic in topics.items() if topic.reason is Reason.UNAUTHORIZED]
     selected = len(topics) - len(forbidden)
     how_many = f"{plural(selected, 'topic')} selected by topics.include and topics.exclude"
@@ -120,16 +112,6 @@ def _rights(seen: ClusterProbe) -> Iterator[Finding]:
         what = f"Describe is missing on {plural(len(forbidden), 'topic')} that topics.include names: "
         costs = "they are unreadable (reason unauthorized): not watched"
         yield Finding("rights", Severity.ERROR, what + list_some(sorted(forbidden)), costs, _GRANT_TOPICS)
-
-
-CHECKS = (listeners, judge_poll)
-
-
-def groups(watch: GroupWatch | None) -> list[Finding]:
-    """Sweep once over the groups of the polled topics, and report which could not be read."""
-    if watch is None:
-        return [Finding("groups", Severity.OK, "consumer groups are not watched: groups.enabled is false")]
-    return list(judge_sweep(watch.sweep()))
 
 
 def judge_sweep(sweep: GroupSweep) -> Iterator[Finding]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from exporter.clock import SystemClock
-from exporter.doctor import cluster as of_cluster
 from exporter.doctor import host
+from exporter.doctor.cluster import judge_listeners, judge_poll, judge_sweep
 from exporter.doctor.findings import Finding, Severity, call_within, make_finding
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural
@@ -89,13 +89,16 @@ def _probe(settings: Settings, collectors: ClusterCollectors) -> Iterator[Findin
     yield Finding("connection", Severity.OK, f"{plural(len(brokers), 'broker')} up{identity}")
     with connectivity(cluster, settings) as connect:
         addresses = {address: partial(connect, address) for address in brokers.values()}
-        seen = of_cluster.ClusterProbe(polled, call_within(2 * poll.request_timeout + 5, addresses))
-    for check in of_cluster.CHECKS:
-        yield from check(seen)
+        reached = call_within(2 * poll.request_timeout + 5, addresses)
+    yield from judge_listeners(polled, reached)
+    yield from judge_poll(polled, reached)
+    if collectors.groups is None:
+        yield Finding("groups", Severity.OK, "consumer groups are not watched: groups.enabled is false")
+        return
     # A sweep ends within its interval, except for calls that begin at its end.
     limit += settings.groups_of(cluster).interval
-    [swept] = call_within(limit, {cluster.name: partial(of_cluster.groups, collectors.groups)}).values()
-    yield from [_explain_failure("groups", swept)] if isinstance(swept, Exception) else swept
+    [swept] = call_within(limit, {cluster.name: collectors.groups.sweep}).values()
+    yield from [_explain_failure("groups", swept)] if isinstance(swept, Exception) else judge_sweep(swept)
 
 
 def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:

@@ -168,7 +168,7 @@ def test_what_could_not_be_read_has_the_words_of_the_log() -> None:
 
     def polled() -> list[Finding]:
         seen = snapshot_of(readings, taken_at=NOW, duration_seconds=0.1, max_timestamp_supported={})
-        return [one for one in cluster.judge_poll(cluster.ClusterProbe(seen, {})) if one.check == "poll"]
+        return [one for one in cluster.judge_poll(seen, {}) if one.check == "poll"]
 
     undated, read = polled()
     assert (undated.severity, undated.what) == (Severity.WARNING, "unreadable: storage-error 1 at broker 1 (a)")
@@ -188,7 +188,7 @@ def test_a_broker_that_is_not_reached_is_named_with_what_it_leads() -> None:
     seen = snapshot_of(readings, taken_at=NOW)
     seen = replace(seen, metadata=replace(seen.metadata, brokers={1: "a:1", 2: "b:1", 3: "c:1"}))
     silent = SourceError(Reason.TIMED_OUT, "no answer in time; next step: open the port")
-    gone, broken, well = cluster.listeners(cluster.ClusterProbe(seen, {"a:1": 3, "b:1": silent, "c:1": KeyError("x")}))
+    gone, broken, well = cluster.judge_listeners(seen, {"a:1": 3, "b:1": silent, "c:1": KeyError("x")})
     assert (gone.severity, gone.what) == (Severity.ERROR, "broker 2 advertises b:1: no answer in time")
     assert (gone.costs, gone.fix) == (
         "1 watched partition led by it: unreadable, their silence is not proved",
