@@ -13,7 +13,7 @@ from exporter.delivery.send import DeliveryError, Recipient
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import list_reports
 from exporter.settings.schema import Settings
-from exporter.storage.files import FileInfo, Location, parse_location
+from exporter.storage.files import FileInfo, Location
 from exporter.waiting import show_waiting
 
 NO_RECIPIENTS = (
@@ -25,14 +25,6 @@ NO_RECIPIENTS = (
 def reports_of(settings: Settings) -> Location:
     """Return the folder of reports in the history."""
     return settings.history.folder / "published" / "reports"
-
-
-def report_folder(text: str, option: str) -> Location:
-    """Return the folder that an option names, by its path or URI. Raises BadParameter."""
-    try:
-        return parse_location(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from None
 
 
 def last_written(reports: Location) -> Location:

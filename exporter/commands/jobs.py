@@ -7,9 +7,10 @@ from typing import NoReturn
 
 import click
 
-from exporter.commands.options import Command, config_option, job_settings
+from exporter.commands.options import Command, OptionValue, config_option, job_settings
 from exporter.commands.spark_job import become_job, list_report_options, list_rollup_options, run_job
 from exporter.commands.usage import VerbatimHelp
+from exporter.storage.files import Location, parse_location
 
 
 def _spark_job(command: Command) -> Command:
@@ -52,7 +53,12 @@ def rollup(
 
 @click.command(cls=VerbatimHelp, context_settings=_PASS_ON)
 @_spark_job
-@click.option("--output", metavar="DIR", help="Folder or URI for the files; else published/reports in the history.")
+@click.option(
+    "--output",
+    type=OptionValue(parse_location),
+    metavar="DIR",
+    help="Folder or URI for the files; else published/reports in the history.",
+)
 @click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
 @click.option("--exit-code", is_flag=True, help="End with 3 where all is done and anything died in the week.")
 def report(
@@ -60,7 +66,7 @@ def report(
     config: Path | None,
     history: str | None,
     as_of: str | None,
-    output: str | None,
+    output: Location | None,
     send: bool,
     exit_code: bool,
     master: str | None,
@@ -84,25 +90,30 @@ def report(
     settings = job_settings(config, history, master)
     if send and not settings.delivery.recipients:
         raise click.UsageError(f"--deliver: {delivering.NO_RECIPIENTS}")
-    target = delivering.reports_of(settings) if output is None else delivering.report_folder(output, "--output")
     options = (
         *list_report_options(settings),
-        *(() if output is None else ("--output", output)),
+        *(() if output is None else ("--output", str(output))),
         *job_options,
     )
     if not (send or exit_code):
         become_job("report", settings, as_of, *options)
     if code := run_job("report", settings, as_of, *options):
         return code
-    folder = delivering.last_written(target) if output is None else target
+    folder = output or delivering.last_written(delivering.reports_of(settings))
     return delivering.finish(folder, settings, send=send, exit_code=exit_code)
 
 
 @click.command(cls=VerbatimHelp)
 @config_option
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
-@click.option("--report", "folder", metavar="DIR", help="The folder of a report; else that of the newest day.")
-def deliver(config: Path | None, history: str | None, folder: str | None) -> int:
+@click.option(
+    "--report",
+    "folder",
+    type=OptionValue(parse_location),
+    metavar="DIR",
+    help="The folder of a report; else that of the newest day.",
+)
+def deliver(config: Path | None, history: str | None, folder: Location | None) -> int:
     """Send the last report to recipients who do not have it yet.
 
     Examples:
@@ -119,6 +130,4 @@ def deliver(config: Path | None, history: str | None, folder: str | None) -> int
     settings = job_settings(config, history, None)
     if not settings.delivery.recipients:
         raise click.UsageError(delivering.NO_RECIPIENTS)
-    if folder is None:
-        return delivering.deliver(delivering.last_dated(delivering.reports_of(settings)), settings)
-    return delivering.deliver(delivering.report_folder(folder, "--report"), settings)
+    return delivering.deliver(folder or delivering.last_dated(delivering.reports_of(settings)), settings)
