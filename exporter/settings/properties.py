@@ -28,15 +28,14 @@ class KafkaProperties(dict[str, str | Path]):
         return cls({name: _file(value) or str(value) for name, value in written.items()})
 
     def __repr__(self) -> str:
-        return f"KafkaProperties({self.mask()!r})"
+        return f"KafkaProperties({self.show()!r})"
 
     def show(self) -> dict[str, object]:
-        """Return them as they are written, every possible secret replaced by ``***``."""
-        return {name: value if isinstance(value, str) else {"file": str(value)} for name, value in self.mask().items()}
-
-    def mask(self) -> dict[str, str | Path]:
-        """Return the properties with every possible secret replaced by ``***``; the path of a file is no secret."""
-        return {name: MASK if may_be_secret(name) and isinstance(value, str) else value for name, value in self.items()}
+        """Return them as they are written, every possible secret replaced by ``***``; the path of a file is none."""
+        return {
+            name: {"file": str(value)} if isinstance(value, Path) else MASK if may_be_secret(name) else value
+            for name, value in self.items()
+        }
 
 
 def _file(value: object) -> Path | None:
