@@ -85,7 +85,7 @@ class TimeLags:
         self._ends = self._newest = self._latest
         """The end and the newest timestamp (ms) of each log at the last poll; 0 where the latter is unknown."""
         self._before = NO_POSITIONS
-        self._progress = CommitProgress.begun(0, 0.0)
+        self._progress = CommitProgress.blank(0)
         """What the rows of ``_before`` did."""
 
     def measure(self, positions: Positions, snapshot: Snapshot, enough: Callable[[], bool]) -> Positions:
@@ -112,7 +112,7 @@ class TimeLags:
         stalled = np.zeros(len(positions), dtype=np.bool_)
         stalled[here] = behind[there] & (self._before.committed[there] == positions.committed[here])
         trailing = wanted & are_trailing(positions.lag, _quiet_for(logs.row, snapshot.table, now), self._progress.added)
-        positions = positions.replace(trailing=np.where(positions.fresh, trailing, positions.trailing))
+        positions = replace(positions, trailing=np.where(positions.fresh, trailing, positions.trailing))
         self._before = _measured(positions, logs, found, stalled)
         return self._before
 
@@ -304,7 +304,8 @@ def _measured(positions: Positions, logs: _Logs, found: _Found, stalled: Flags) 
     least[found.place] = np.maximum(0.0, at - found.high / 1000)
     most[found.place] = np.maximum(0.0, at - found.low / 1000)
     rules = [~fresh, known, unknown == ANSWERED]
-    return positions.replace(
+    return replace(
+        positions,
         seconds=np.select(rules, [positions.seconds, (least + most) / 2, 0.0], np.nan),
         error_bound=np.select(rules, [positions.error_bound, (most - least) / 2, 0.0], np.nan),
         stalled=np.where(fresh, known & stalled, positions.stalled),

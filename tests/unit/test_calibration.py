@@ -21,7 +21,7 @@ from exporter.domain.scoring.calibration import (
     calibrations,
     poisson_interval,
 )
-from exporter.domain.scoring.thresholds import SHIPPED, fit
+from exporter.domain.scoring.thresholds import PRIOR_PAUSES, PRIOR_RATE, PRIOR_SCALE, PRIOR_SCALE_SPREAD, fit
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0
 NOW = 2900
@@ -252,6 +252,6 @@ def test_the_documentation_gives_the_shipped_prior_and_its_thresholds() -> None:
     nothing = fit(np.empty(0), 0.0)
     dead, suspect = (nothing.threshold(times * DECIDED * FALSE_ALARMS / 2000) for times in (1, 10))
     assert re.search(rf"shipped prior \(dead past {dead:g}, suspect past\s+{suspect:g}\)", page)
-    assert f"{1000 * SHIPPED.rate:.0f} unusual silences in 1,000 topic-weeks" in page
-    assert f"Beta(1, {SHIPPED.pauses:g})" in page
-    assert f"ln scale ~ N(ln {SHIPPED.scale:g}, {SHIPPED.scale_spread:g})" in page
+    assert f"{1000 * PRIOR_RATE:.0f} unusual silences in 1,000 topic-weeks" in page
+    assert f"Beta(1, {PRIOR_PAUSES:g})" in page
+    assert f"ln scale ~ N(ln {PRIOR_SCALE:g}, {PRIOR_SCALE_SPREAD:g})" in page

@@ -280,7 +280,7 @@ def test_few_offsets_at_the_end_of_a_quiet_log_may_be_markers(
 ) -> None:
     """(Committed offset, lag, seconds): not where records came long after the last commit, until the next one."""
     key = TopicPartition("a", 0)
-    before, progress = positions_of({}), CommitProgress.begun(0, 0.0)
+    before, progress = positions_of({}), CommitProgress.blank(0)
     for committed, lag, seconds in moves:
         now = positions_of({"g": Group(partitions={key: GroupPartition(committed, lag, 0)})})
         progress = progress.follow(before, now, *now.rows.moves_from(before.rows), float(seconds))

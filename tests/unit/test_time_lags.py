@@ -88,7 +88,7 @@ class Bench:
     def measure_groups(self, groups: Mapping[str, Group], *, missed: int = 0) -> GroupSweep:
         """Sweep over these groups, which so many sweeps could not read."""
         positions = positions_of(groups)
-        positions = positions.replace(missed=np.full(len(groups), missed, dtype=np.int32))
+        positions = replace(positions, missed=np.full(len(groups), missed, dtype=np.int32))
         measured = self.lags.measure(positions, self.snapshot(), lambda: len(self.times.calls) >= self.most_calls)
         return GroupSweep(cluster="prod", positions=measured, time_lags=outcomes(measured.no_time_lag))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -238,10 +238,6 @@ class Positions:
         """Where there is something left to read."""
         unread: Flags = (self.reason == ANSWERED) & (self.committed + self.lag > self.start)
         return unread
-
-    def replace(self, **columns: Any) -> Positions:
-        """Return the table with other columns."""
-        return replace(self, **columns)
 
 
 _COLUMNS = tuple(column.name for column in fields(Positions))[1:]

@@ -49,14 +49,9 @@ class CommitProgress(ColumnSet):
     added: Flags
     """Whether records came later than QUIET_SECONDS after that."""
 
-    @classmethod
-    def begun(cls, count: int, now: float) -> CommitProgress:
-        """Return n offsets that are seen for the first time."""
-        return cls(np.full(count, now), np.zeros(count, dtype=np.bool_))
-
     def follow(self, before: Positions, positions: Positions, here: Rows, there: Rows, now: float) -> CommitProgress:
         """Return the same of other positions: ``here`` are the new rows of ``there``, those of ``before``."""
-        found = CommitProgress.begun(len(positions), now)
+        found = CommitProgress.blank(len(positions), moved_at=now)
         still = before.committed[there] == positions.committed[here]
         known = (before.reason[there] == ANSWERED) & (positions.reason[here] == ANSWERED)
         grown = known & (positions.lag[here] > before.lag[there])

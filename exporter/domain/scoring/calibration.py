@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags
 from exporter.domain.scoring.simultaneous_silences import group_silences
-from exporter.domain.scoring.thresholds import SHIPPED, PastAlarms, PastScores, fit
+from exporter.domain.scoring.thresholds import PRIOR_TOPIC_WEEKS, PastAlarms, PastScores, fit
 from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
 
 TOPIC, PARTITION = "topic", "partition"
@@ -305,7 +305,7 @@ def _calibration(unusual: Unusual, kind: str, now: int, allowed: float) -> Calib
         int(called_dead.sum()) - false_alarms + known_alarmed,
         float(beyond.sum() + known_beyond) / spanned if spanned else None,
         (float((1 - pauses)[beyond].sum()) + known_beyond) / outages if round(outages) else None,
-        promised=max(allowed, 1000 * expected / DECIDED) if fitted >= SHIPPED.topic_weeks else None,
+        promised=max(allowed, 1000 * expected / DECIDED) if fitted >= PRIOR_TOPIC_WEEKS else None,
         kind=kind,
         suspect_score=threshold.suspect,
         dead_score=threshold.dead,

@@ -15,7 +15,7 @@ import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.learning.traffic_clock import HOUR, WEEK
-from exporter.domain.scoring.thresholds import SHIPPED
+from exporter.domain.scoring.thresholds import PRIOR_RATE
 from exporter.domain.verdicts import HELD_LEAST
 
 _DAY = 86_400.0
@@ -25,7 +25,7 @@ SPANS: Mapping[float, float] = {HOUR: 1e-4, 3 * HOUR: 1e-5, _DAY: 1e-7, 2 * _DAY
 a lower probability. The silences of a holiday spread over days, because a few records are still written; there only a
 large number proves an incident."""
 
-ORDINARY, NOTICED = SHIPPED.rate / WEEK, 0.1 / WEEK
+ORDINARY, NOTICED = PRIOR_RATE / WEEK, 0.1 / WEEK
 """Usual rates of silences of one topic, per second: past HELD_FROM (from the prior of the thresholds), and past
 NOTICED_FROM (measured on generated fleets: in 95 to 114 of 1,000 topic-weeks)."""
 

@@ -16,26 +16,15 @@ import numpy as np
 
 from exporter.domain.arrays import Floats
 
+PRIOR_RATE, PRIOR_TOPIC_WEEKS = 0.020, 300.0
+"""The prior, rounded by hand, after generated fleets of thirteen kinds of topics, and real departures. Silences past
+FLOOR in a topic-week, and the number of the fleet's own topic-weeks that this counts as."""
 
-@dataclass(frozen=True, slots=True)
-class Prior:
-    """How often a silence is unusual, how far its score goes then, and which share of these are repaired outages."""
+PRIOR_SCALE, PRIOR_SCALE_SPREAD = 0.45, 0.5
+"""Of the scale of pauses: its median in units of score, and the standard deviation of its logarithm (it is normal)."""
 
-    rate: float
-    """Silences past the floor in a topic-week."""
-    topic_weeks: float
-    """Weight of ``rate``: it counts as much as this number of the fleet's own topic-weeks."""
-    scale: float
-    """The median of the scale of pauses, in units of score; its logarithm is normal."""
-    scale_spread: float
-    """The standard deviation of that logarithm."""
-    pauses: float
-    """The share of outages is Beta(1, pauses): 1 / (1 + pauses) in the mean."""
-
-
-SHIPPED = Prior(rate=0.020, topic_weeks=300.0, scale=0.45, scale_spread=0.5, pauses=8.0)
-"""Rounded by hand, after generated fleets of thirteen kinds of topics, and real departures."""
-
+PRIOR_PAUSES = 8.0
+"""The share of outages is Beta(1, PRIOR_PAUSES): 1 / (1 + PRIOR_PAUSES) in the mean."""
 
 FLOOR = 2.0
 """A silence with a score up to here is an ordinary one; no threshold lies below."""
@@ -108,7 +97,7 @@ class PastScores:
         return np.asarray((self.posterior * pauses / (pauses + outages)).sum((1, 2)))
 
 
-def fit(scores: Floats, topic_weeks: float, prior: Prior = SHIPPED) -> PastScores:
+def fit(scores: Floats, topic_weeks: float) -> PastScores:
     """Learn from the largest score of each of ``topic_weeks`` topic-weeks; scores up to ``FLOOR`` may be left out."""
     excess = scores[scores > FLOOR] - FLOOR
     place = np.digitize(excess, _BINS) - 1
@@ -116,11 +105,11 @@ def fit(scores: Floats, topic_weeks: float, prior: Prior = SHIPPED) -> PastScore
     filled = np.flatnonzero(counts)
     mean = np.bincount(place, weights=excess, minlength=len(_BINS))[filled] / counts[filled]
     log_density = np.log(sum(_densities(mean[:, None, None])))
-    log_prior = -0.5 * (np.log(SCALES / prior.scale) / prior.scale_spread) ** 2
-    log_prior = log_prior[:, None] + (prior.pauses - 1) * np.log1p(-SHARES)
+    log_prior = -0.5 * (np.log(SCALES / PRIOR_SCALE) / PRIOR_SCALE_SPREAD) ** 2
+    log_prior = log_prior[:, None] + (PRIOR_PAUSES - 1) * np.log1p(-SHARES)
     weight = log_prior + np.tensordot(counts[filled], log_density, 1)
     posterior = np.exp(weight - weight.max())
-    rate = (prior.topic_weeks * prior.rate + len(excess)) / (prior.topic_weeks + topic_weeks)
+    rate = (PRIOR_TOPIC_WEEKS * PRIOR_RATE + len(excess)) / (PRIOR_TOPIC_WEEKS + topic_weeks)
     return PastScores(rate, posterior / posterior.sum())
 
 
