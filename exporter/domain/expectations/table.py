@@ -27,14 +27,12 @@ WHOLE_TOPIC = -1
 NONE = -1
 """The profile number that stands for no profile."""
 
-TEXTS = ("cluster", "topic", "topic_id", "verdict", "rule", "evidence", "replication", "incident")
+_KINDS = {column.name: str(column.type).removesuffix(" | None") for column in fields(Expectation)}
+
+TEXTS = tuple(name for name, kind in _KINDS.items() if kind == "str")
 """Columns of text."""
 
-FIGURES = (
-    *("as_of", "last_advance", "slot_seconds", "max_silence_seconds", "suspect_silence_seconds", "suspect_score"),
-    *("dead_score", "clock_step", "log_mean", "log_spread", "pause_slots", "polled_from", "history_start"),
-    *("observed_seconds", "largest_silence_seconds", "largest_silence_end", "largest_missed", "weeks", "active_slots"),
-)
+FIGURES = tuple(name for name in _KINDS if _KINDS[name] in ("float", "int") and name not in ("partition", "end_offset"))
 """Columns of numbers: Unix seconds, seconds, scores or counts."""
 
 
