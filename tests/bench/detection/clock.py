@@ -95,7 +95,7 @@ class ProductClock:
             hours, met = alone.copy(), np.zeros(len(silences), bool)
             for since, until in known.of_units.spans(silences.unit):
                 met |= (until > start - DAY) & (since <= over)
-            hours[met] = self._hours(known.clocks, silences.where(met), threshold, known.rests)
+            hours[met] = self._hours(known.clocks, silences[met], threshold, known.rests)
             found.append(((known.since - self.start) / 3600.0, hours))
         return found
 

@@ -15,7 +15,7 @@ import numpy as np
 from exporter.domain.scoring.calibration import poisson_interval
 from tests.bench.detection.clock import product_clock
 from tests.bench.detection.fleet import Fleet, Floats, topics
-from tests.bench.detection.hold import hold
+from tests.bench.detection.hold import Hold
 from tests.bench.detection.reference import calibrations_of_topics, drops
 from tests.bench.detection.silences import FIRST_WEEK, LONGEST, Silences, Trial, trial
 from tests.bench.detection.streams import generate
@@ -71,12 +71,12 @@ def measure(fleet: Fleet) -> Got:
     dead = np.zeros(made.eligible.shape)
     for week in range(FIRST_WEEK, made.weeks):
         dead[:, week] = calibrations[week].threshold.dead
-    method, held = replace(clock, dead=dead), hold(made, clock)
+    method, held = replace(clock, dead=dead), Hold(made, clock)
 
     def hours(silences: Silences) -> Floats:
         return held.alarms(silences, method.hours(silences, 0.0), method.later(silences, 0.0))
 
-    closed, outages, cuts = (one.where(one.week < made.weeks) for one in (made.closed, _outages(made), made.cuts))
+    closed, outages, cuts = (one[one.week < made.weeks] for one in (made.closed, _outages(made), made.cuts))
     false, seen = (hours(one) < one.end - one.start for one in (closed, outages))
     return Got(
         made.weeks - FIRST_WEEK,

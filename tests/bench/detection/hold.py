@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from exporter.domain.arrays import ColumnSet
 from exporter.domain.judging.incidents import Silent, groups_of_silences
 from exporter.domain.scoring.simultaneous_silences import Group
 from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SHARE, NOTICED_FROM
@@ -23,12 +23,13 @@ SECONDS = 3600.0
 class Hold:
     """The incidents as steps: from each of ``moments`` on those that last, up to the end of the set."""
 
-    def __init__(self, trial: Trial, method: ProductClock, silences: Silences) -> None:
-        """``silences`` are all of the fleet, those that ended and those that lasted."""
+    def __init__(self, trial: Trial, method: ProductClock) -> None:
+        """Replay the whole fleet: every silence that is overdue, closed or not, false or not."""
+        silences = _all(trial)
         timings = hold_times(method, silences)
         counts = np.isfinite(timings.overdue) & (timings.overdue < silences.end)
         self._trial, self._method = trial, method
-        self._silences, self._timings = silences.where(counts), timings[counts]
+        self._silences, self._timings = silences[counts], timings[counts]
         # After the set's last record all are silent, because nothing more is known.
         over = max((times[-1] for times in trial.units.times if len(times)), default=0.0)
         ends, mine = self._silences.end, self._timings
@@ -89,17 +90,14 @@ class Hold:
         return list(groups_of_silences(silent, promised, HELD_SHARE))
 
 
-@dataclass(frozen=True, slots=True)
-class HoldTimes:
+@dataclass(frozen=True, slots=True, eq=False)
+class HoldTimes(ColumnSet):
     """Of silences: when each is longer than usual, noticed, crosses, and when its hold runs out, in hours."""
 
     overdue: Floats
     noticed: Floats
     crossed: Floats
     runs_out: Floats
-
-    def __getitem__(self, rows: NDArray[np.bool_]) -> HoldTimes:
-        return HoldTimes(*(getattr(self, one.name)[rows] for one in fields(self)))
 
 
 def _dead_from(known: Sequence[tuple[float, float, float]], free: float) -> tuple[float, float]:
@@ -118,11 +116,6 @@ def hold_times(method: ProductClock, silences: Silences) -> HoldTimes:
     noticed, crossed = (silences.start + method.hours(silences, score) for score in (NOTICED_FROM, HELD_FROM))
     overdue = np.minimum(silences.start + method.usual_hours(silences), noticed)
     return HoldTimes(overdue, noticed, crossed, method.held_until(silences, crossed))
-
-
-def hold(trial: Trial, method: ProductClock) -> Hold:
-    """Replay the whole fleet: every silence that is overdue, closed or not, false or not."""
-    return Hold(trial, method, _all(trial))
 
 
 def _all(trial: Trial) -> Silences:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from exporter.domain.arrays import ColumnSet
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats, Ints, Span, Units
 from tests.bench.detection.history import History, history
@@ -21,8 +22,8 @@ FIRST_WEEK = 8
 _SHORT_A_WEEK = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Silences:
+@dataclass(frozen=True, slots=True, eq=False)
+class Silences(ColumnSet):
     """Silences by unit, from the last record on, in hours; those of cuts have no end."""
 
     unit: Ints
@@ -33,13 +34,6 @@ class Silences:
     def week(self) -> Ints:
         """The week in which each starts, by whose parameters it is judged."""
         return (self.start // HOURS_A_WEEK).astype(np.int64)
-
-    def where(self, chosen: NDArray[np.bool_]) -> Silences:
-        """Some of them."""
-        return Silences(self.unit[chosen], self.start[chosen], self.end[chosen])
-
-    def __len__(self) -> int:
-        return len(self.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,7 @@ def trial(units: Units) -> Trial:
     closed = _closed(units, eligible)
     incident = _touching(closed, [units.fleet.incidents] * len(units))
     cuts = _cuts(units, eligible, np.random.default_rng(1))
-    return Trial(units, history(units), eligible, closed.where(~incident), cuts)
+    return Trial(units, history(units), eligible, closed[~incident], cuts)
 
 
 def _closed(units: Units, eligible: NDArray[np.bool_]) -> Silences:
@@ -91,7 +85,7 @@ def _closed(units: Units, eligible: NDArray[np.bool_]) -> Silences:
         start.append(begins[counted])
         end.append(ends[counted])
     closed = Silences(np.concatenate(unit), np.concatenate(start), np.concatenate(end))
-    return closed.where(~_touching(closed, units.outages))
+    return closed[~_touching(closed, units.outages)]
 
 
 def _touching(silences: Silences, spans: Sequence[Sequence[Span]]) -> NDArray[np.bool_]:
