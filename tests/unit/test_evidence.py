@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from exporter.domain.judging.evidence import evidence
 from exporter.domain.judging.stream_facts import StreamFacts
@@ -17,61 +18,42 @@ AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
 HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
 
 
-def row(  # noqa: PLR0913 - every column that a line may tell of
+def row(
     verdict: Verdict,
     *,
     silent: timedelta | None = HOUR / 2,
     largest: int = 3,
-    slots: int = 900,
     span: timedelta = 56 * DAY,
     look_age: timedelta = timedelta(),
-    unreadable: timedelta | None = None,
-    state: State = State.OBSERVED,
-    reason: str | None = None,
     partitions: tuple[int, int, int] = (1, 1, 0),
-    most: float = 2.6,
     period: timedelta | None = None,
-    observed: timedelta | None = None,
-    schedule: Schedule | None = None,
+    **known: Any,
 ) -> StreamFacts:
-    """One verdict row: so long silent at the last look, which was ``look_age`` ago; (all, live, learning)."""
+    """One verdict row: so long silent at the last look, which was ``look_age`` ago; (all, live, learning).
+
+    ``known`` are further facts.
+    """
     until = AS_OF - look_age
-    last = None if silent is None else until - silent
-    judged = verdict != Verdict.LEARNING and last is not None
-    weeks = int(span / WEEK)
-    # The Monday before the last advance: so far the baseline goes.
-    monday = None if last is None else datetime(last.year, last.month, last.day, tzinfo=UTC) - last.weekday() * DAY
-
-    def timestamp(at: datetime | None) -> float | None:
-        return None if at is None else at.timestamp()
-
-    return StreamFacts(
-        as_of=AS_OF.timestamp(),
-        topic="orders",
-        partition=None if partitions[0] > 1 else 0,
-        verdict=verdict,
-        state=state,
-        reason=reason,
-        last_advance=timestamp(last),
-        observed_until=timestamp(until),
-        unreadable_since=None if unreadable is None else timestamp(AS_OF - unreadable),
-        active_slots=slots,
-        history_start=None if monday is None else timestamp(monday - span),
-        weeks=weeks,
-        observed_seconds=None if observed is None else observed.total_seconds(),
-        largest_silence_seconds=largest * 3600.0 if judged else None,
-        largest_silence_end=timestamp(monday - 2 * DAY) if judged and monday and largest else None,
-        missed_slots=None if silent is None or not judged or period else silent / HOUR * 0.9,
-        largest_missed=None if period else most,
-        max_silence_seconds=period.total_seconds() if period else None,
-        suspect_from=timestamp(last + (period or 5 * HOUR) * 0.8) if judged and last else None,
-        expected_by=timestamp(last + (period or 7 * HOUR)) if judged and last else None,
-        partitions=partitions[0],
-        partitions_live=partitions[1],
-        partitions_learning=partitions[2],
-        slot_seconds=3600.0,
-        schedule=schedule,
-    )
+    facts: dict[str, Any] = {"state": State.OBSERVED, "active_slots": 900, "largest_missed": None if period else 2.6}
+    facts |= {"as_of": AS_OF.timestamp(), "observed_until": until.timestamp(), "weeks": int(span / WEEK)}
+    facts |= zip(("partitions", "partitions_live", "partitions_learning"), partitions, strict=True)
+    if silent is not None:
+        last = until - silent
+        # The Monday before the last advance: so far the baseline goes.
+        monday = datetime(last.year, last.month, last.day, tzinfo=UTC) - last.weekday() * DAY
+        facts |= {"last_advance": last.timestamp(), "history_start": (monday - span).timestamp()}
+        if verdict != Verdict.LEARNING:
+            facts |= {
+                "largest_silence_seconds": largest * 3600.0,
+                "largest_silence_end": (monday - 2 * DAY).timestamp() if largest else None,
+                "missed_slots": None if period else silent / HOUR * 0.9,
+                "suspect_from": (last + (period or 5 * HOUR) * 0.8).timestamp(),
+                "expected_by": (last + (period or 7 * HOUR)).timestamp(),
+            }
+    if period is not None:
+        facts["max_silence_seconds"] = period.total_seconds()
+    partition = None if partitions[0] > 1 else 0
+    return StreamFacts(topic="orders", partition=partition, verdict=verdict, **facts | known)
 
 
 NIGHTLY = Schedule(
@@ -110,25 +92,25 @@ ROWS: dict[str, StreamFacts] = {
     "dead": row(Verdict.DEAD, silent=timedelta(hours=9, minutes=12), partitions=(12, 11, 0)),
     "dead for days": row(Verdict.DEAD, silent=timedelta(days=3, hours=4), largest=24),
     "dead and emptied": row(Verdict.DEAD, silent=8 * DAY, largest=0, state=State.EMPTY),
-    "dead, hardly observed": row(Verdict.DEAD, silent=8 * HOUR, observed=25 * HOUR),
+    "dead, hardly observed": row(Verdict.DEAD, silent=8 * HOUR, observed_seconds=25 * 3600.0),
     "retired": row(Verdict.RETIRED, silent=30 * DAY),
     "not looked at": row(Verdict.LIVE, silent=HOUR / 2, look_age=5 * HOUR),
     "unreadable": row(
         Verdict.QUIET,
         silent=2 * HOUR,
         look_age=8 * HOUR,
-        unreadable=8 * HOUR,
+        unreadable_since=(AS_OF - 8 * HOUR).timestamp(),
         state=State.UNREADABLE,
         reason="no-leader",
     ),
-    "too few": row(Verdict.LEARNING, silent=5 * DAY, slots=4),
-    "just one": row(Verdict.LEARNING, silent=5 * DAY, slots=1, state=State.EMPTY),
-    "too young": row(Verdict.LEARNING, span=9 * DAY, slots=40, partitions=(3, 0, 3)),
+    "too few": row(Verdict.LEARNING, silent=5 * DAY, active_slots=4),
+    "just one": row(Verdict.LEARNING, silent=5 * DAY, active_slots=1, state=State.EMPTY),
+    "too young": row(Verdict.LEARNING, span=9 * DAY, active_slots=40, partitions=(3, 0, 3)),
     "held": row(Verdict.HELD, silent=9 * HOUR),
     "held, unproved": row(Verdict.HELD, silent=HOUR / 2, look_age=9 * HOUR, partitions=(2, 1, 0)),
-    "dead by period": row(Verdict.DEAD, silent=13 * DAY, largest=167, slots=8, period=12 * DAY),
-    "live by period": row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY),
-    "rested": replace(row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY), rests=RESTS),
+    "dead by period": row(Verdict.DEAD, silent=13 * DAY, largest=167, active_slots=8, period=12 * DAY),
+    "live by period": row(Verdict.QUIET, silent=5 * DAY, largest=167, active_slots=8, period=12 * DAY),
+    "rested": replace(row(Verdict.QUIET, silent=5 * DAY, largest=167, active_slots=8, period=12 * DAY), rests=RESTS),
     "quiet by schedule": row(Verdict.QUIET, silent=9 * HOUR, schedule=NIGHTLY),
     "held, not run": row(Verdict.HELD, silent=9 * HOUR, schedule=NIGHTLY),
     "held, not seen": row(Verdict.HELD, silent=HOUR / 2, look_age=9 * HOUR, schedule=NIGHTLY),
@@ -138,11 +120,11 @@ ROWS: dict[str, StreamFacts] = {
     "dead in the future": row(Verdict.DEAD, silent=3 * DAY, state=State.FUTURE),
     "dead contradictory": row(Verdict.DEAD, silent=3 * DAY, state=State.CONTRADICTORY),
     "live mirror": row(Verdict.LIVE, silent=HOUR / 5, state=State.PRESERVED, partitions=(2, 2, 0)),
-    "never written": row(Verdict.LEARNING, silent=None, slots=0, state=State.NEVER_WRITTEN),
-    "empty": row(Verdict.LEARNING, silent=None, slots=0, state=State.EMPTY),
+    "never written": row(Verdict.LEARNING, silent=None, active_slots=0, state=State.NEVER_WRITTEN),
+    "empty": row(Verdict.LEARNING, silent=None, active_slots=0, state=State.EMPTY),
     "never read": row(
-        Verdict.LEARNING, silent=None, slots=0, state=State.UNREADABLE, reason="unauthorized",
-        unreadable=DAY,
+        Verdict.LEARNING, silent=None, active_slots=0, state=State.UNREADABLE, reason="unauthorized",
+        unreadable_since=(AS_OF - DAY).timestamp(),
     ),
 }  # fmt: skip
 
