@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -36,39 +36,34 @@ def test_a_log_gets_progress_every_half_minute_only(
     assert capsys.readouterr().err == "30 of 65\n60 of 65\n"
 
 
-@pytest.mark.parametrize(("topics", "code"), [((), ExitCode.FOUND), (("orders",), ExitCode.DONE)])
-def test_a_cluster_without_a_visible_topic_is_not_finished(
-    topics: tuple[str, ...], code: ExitCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It names what may be wrong and ends with 1; a topic without a record is history enough for 0."""
-    source = Logs({TopicPartition(topic, 0): Log([]) for topic in topics})
-    monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: source)
-    cluster = {"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}
-    out = io.StringIO()
-    assert (
-        backfill(Settings.model_validate({"clusters": [cluster], "history": {"folder": tmp_path}}), None, out) == code
-    )
-    nothing = (
-        "Error: cluster prod: nothing to backfill: the configured topics (topics.include, topics.exclude) match no "
-        "visible topic; check these, and that the principal has DESCRIBE on the topics\n"
-    )
-    assert (out.getvalue() == nothing) == (not topics)
-    assert ("finished" in out.getvalue()) == bool(topics)
+Fill = Callable[..., tuple[ExitCode, str]]
 
 
 @pytest.fixture
-def prod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[ExitCode, str]]:
-    """Back-fills a topic with three records of the last days; returns the exit code and the last lines."""
-    source = Logs({TopicPartition("orders", 0): Log([time.time() - hours * 3600 for hours in (50, 30, 5)])})
-    monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: source)
+def fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fill:
+    """Back-fills topics with records so many hours ago; returns the exit code and the last lines."""
     cluster = {"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}
     settings = Settings.model_validate({"clusters": [cluster], "history": {"folder": tmp_path}, "exporter": "e"})
 
-    def run(*, again: bool = False) -> tuple[ExitCode, str]:
-        out = io.StringIO()
+    def run(topics: Mapping[str, Sequence[float]], *, again: bool = False) -> tuple[ExitCode, str]:
+        logs = {topic: Log([time.time() - each * 3600 for each in hours]) for topic, hours in topics.items()}
+        source, out = Logs({TopicPartition(topic, 0): log for topic, log in logs.items()}), io.StringIO()
+        monkeypatch.setattr("exporter.commands.backfill.make_backfill_source", lambda *_: source)
         return ExitCode(backfill(settings, None, out, again=again)), out.getvalue()
 
     return run
+
+
+def test_a_cluster_without_a_visible_topic_is_not_finished(fill: Fill) -> None:
+    """It names what may be wrong and ends with 1; a topic without a record is history enough for 0."""
+    code, said = fill({})
+    assert code == ExitCode.FOUND
+    assert said.startswith("Error: cluster prod: nothing to backfill: the configured topics (topics.include, ")
+    code, said = fill({"orders": []})
+    assert code == ExitCode.DONE and "finished" in said
+
+
+ORDERS = {"orders": (50, 30, 5)}
 
 
 def records(folder: Path, table: str) -> int:
@@ -77,20 +72,18 @@ def records(folder: Path, table: str) -> int:
     return sum(row.get("records", 1) or 0 for row in rows)
 
 
-def test_windows_that_a_full_spool_lost_are_written_again(
-    prod: Callable[..., tuple[ExitCode, str]], tmp_path: Path
-) -> None:
+def test_windows_that_a_full_spool_lost_are_written_again(fill: Fill, tmp_path: Path) -> None:
     """What says that they are there goes with them, and the next backfill writes all of it; once is enough."""
-    assert prod()[0] == ExitCode.DONE
+    assert fill(ORDERS)[0] == ExitCode.DONE
     assert [records(tmp_path, table) for table in ("windows", "coverage", "inventory")] == [3, 1, 1]
     Spool(tmp_path, "e").shrink(0)
     assert list_finished_files(tmp_path / "spool") == []
-    code, said = prod()
+    code, said = fill(ORDERS)
     assert code == ExitCode.DONE
     assert said.startswith("prod: finished: 3 active slots of 1 partition written; ")
     assert [records(tmp_path, table) for table in ("windows", "coverage", "inventory")] == [3, 1, 1]
-    assert "prod: finished, nothing was missing: the history of 1 partition is there" in prod()[1]
-    assert "prod: finished: 3 active slots of 1 partition written" in prod(again=True)[1]
+    assert "prod: finished, nothing was missing: the history of 1 partition is there" in fill(ORDERS)[1]
+    assert "prod: finished: 3 active slots of 1 partition written" in fill(ORDERS, again=True)[1]
 
 
 AT = 1_772_500_000.0
