@@ -71,3 +71,8 @@ def text_in(path: Path) -> str:
     if not text:
         raise ValueError(f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret")
     return text
+
+
+def refuse_password() -> str:
+    """Keep OpenSSL from asking at the terminal for the password of a key."""
+    raise ValueError("the key is encrypted; it must be in the clear")

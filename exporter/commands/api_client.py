@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from exporter.secret_files import text_in, unusable
+from exporter.secret_files import refuse_password, text_in, unusable
 
 if TYPE_CHECKING:
     from exporter.settings.schema import WebSettings
@@ -133,16 +133,11 @@ def _tls(access: Access) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=access.ca_file)
         if access.cert_file is not None:
-            context.load_cert_chain(access.cert_file, access.key_file, _no_password)
+            context.load_cert_chain(access.cert_file, access.key_file, refuse_password)
     except (OSError, ValueError) as error:
         what = getattr(error, "reason", None) or str(error)
         raise ApiError(f"--ca-file, --cert-file or --key-file cannot be used: {what}") from None
     return context
-
-
-def _no_password() -> str:
-    """Keep OpenSSL from asking at the terminal for the password of a key."""
-    raise ValueError("the key is encrypted; it must be in the clear")
 
 
 def _read(file: Path, option: str) -> str:

@@ -17,7 +17,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from exporter.secret_files import check_path
+from exporter.secret_files import check_path, refuse_password
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class _Tls(_FileSection):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[self.min_version]
         certificate, key = (_readable(folder / file) for file in (self.cert_file, self.key_file))
-        context.load_cert_chain(certificate, key, _no_password)
+        context.load_cert_chain(certificate, key, refuse_password)
         if self.client_ca_file:
             context.load_verify_locations(_readable(folder / self.client_ca_file))
             context.verify_mode = ssl.CERT_REQUIRED if self.client_auth_type == _VERIFIED else ssl.CERT_OPTIONAL
@@ -222,8 +222,3 @@ def _readable(file: Path) -> Path:
     """Return the file. Raises OSError, which names it; OpenSSL would not say which file is missing."""
     with file.open("rb"):
         return file
-
-
-def _no_password() -> str:
-    """Keep OpenSSL from asking at the terminal for the password of a key."""
-    raise ValueError("the key is encrypted; it must be in the clear")
