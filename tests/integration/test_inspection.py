@@ -84,7 +84,7 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: 
     blind = inspect()
     assert (blind.inspected, blind.latest) == (Inspected(), 1)
     labels = f'kafka_cluster="test",reason="unauthorized",spec="{LOG_DIRS}"'
-    assert f"topic_liveness_inspection_failures_total{{{labels}}} 1\n" in monitor.metrics().decode()
+    assert f"topic_liveness_inspection_failures_total{{{labels}}} 1.0\n" in monitor.metrics().decode()
     [line] = [line for line in logged_warnings() if "look-ups that failed" in line]
     assert "grant DESCRIBE on the cluster" in line
     secured.grant("liveness", [(AclOperation.DESCRIBE, "kafka-cluster")], ResourceType.BROKER)
