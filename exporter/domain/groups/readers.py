@@ -110,6 +110,8 @@ def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> li
     positions = sweep.positions
     rows = positions.rows
     roles = dict(find_readers(sweep, [topic]).list_groups(0))
+    if not roles:  # a topic that is newer than the sweep has no rows either
+        return []
     found, there = [], rows.layout.rows_of(topic)
     asked = (rows.partition >= there.start) & (rows.partition < there.stop)
     if partition is not None:
