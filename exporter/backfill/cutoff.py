@@ -16,7 +16,6 @@ from exporter.domain.polls.newest_timestamp import NewestSearches
 from exporter.domain.polls.readings import ANSWERED, FUTURE_SLACK_SECONDS, Answers, Reason, reason_code, rows_with
 from exporter.domain.polls.table import UNREADABLE
 from exporter.domain.ports import Clock, Extents, OffsetSource
-from exporter.kafka.newest_timestamps import search_newest
 
 HOUR = 3600
 
@@ -200,7 +199,7 @@ def _look_up_newest(
     known = answers[rows]
     whole = (uncompacted & (extents.earliest == 0))[rows]
     searches = NewestSearches(extents.latest[rows], guess=known.timestamp, now=now, whole=whole)
-    found = search_newest(source, membership, rows, searches)
+    found = searches.run(lambda some, at: source.look_up_times(membership, rows[some], at))
     hidden = rows_with(found.reason, [Reason.HIDDEN])
     nothing_new = (hidden & known.found & ~(found.timestamp > known.timestamp)) | (
         (found.reason == ANSWERED) & ~found.found

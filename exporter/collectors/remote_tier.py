@@ -6,9 +6,10 @@ poll.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -44,12 +45,10 @@ class _Results(ColumnSet):
     answered_at: Floats
     """When these two offsets were last read (monotonic); -inf where they never were."""
 
-    @classmethod
-    def make_unknown(cls, topic_id: Offsets) -> _Results:
-        """Return the columns of partitions without any look-up so far."""
-        never, unknown = np.full(len(topic_id), -1, dtype=np.int64), np.full(len(topic_id), np.nan)
-        copies = never, never.copy(), unknown, unknown.copy(), unknown.copy()
-        return cls(topic_id.copy(), *copies, np.full(len(topic_id), -np.inf))
+
+def _unknown(topic_id: Offsets) -> _Results:
+    """Return the columns of partitions without any look-up so far."""
+    return _Results.blank(len(topic_id), topic_id=topic_id, searched_from=-1, searched_to=-1, answered_at=-np.inf)
 
 
 class TierWatch(SnapshotSink):
@@ -84,7 +83,7 @@ class TierWatch(SnapshotSink):
         self._tiers = tiers
         self._specs = [spec for spec in _COLUMNS if spec in specs]
         self._snapshot: Snapshot | None = None
-        self._known = Layout.build({}), _Results.make_unknown(np.zeros(0, dtype=np.int64))
+        self._known = Layout.build({}), _unknown(np.zeros(0, dtype=np.int64))
         """The results by the layout of the last round."""
 
     def accept(self, snapshot: Snapshot) -> None:
@@ -104,7 +103,7 @@ class TierWatch(SnapshotSink):
     def _results(self, table: Table, rows: Rows) -> _Results:
         """Return a copy of the results of these rows of a poll; nothing of topics that were created again."""
         layout, known = self._known
-        found = _Results.make_unknown(table.topic_id[rows])
+        found = _unknown(table.topic_id[rows])
         at = layout.find(table.layout.topics, table.layout.topic[rows], table.layout.partition[rows])
         here = np.flatnonzero(at >= 0)
         here = here[known.topic_id[at[here]] == found.topic_id[here]]
@@ -122,7 +121,7 @@ class TierWatch(SnapshotSink):
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> Round:
         """Look up unknown values, for at most one interval or until ``stop``. Return cost and failures.
 
-        Partitions with the oldest results come first, so that the next round completes one that was cut short.
+        The next round completes one that was cut short.
         """
         snapshot, ends = self._snapshot, self._clock.monotonic() + self._interval
         sweep = Round(self._cluster, "partitions with remote storage")
@@ -135,28 +134,26 @@ class TierWatch(SnapshotSink):
             return sweep
         sweep.at = self._clock.now()
         self._known = table.layout, self._results(table, np.arange(len(table)))
-        for look_up in (self._ask_offsets, self._ask_times):
+        ask_times = partial(self._ask_times, enough=lambda: stop() or self._clock.monotonic() >= ends)
+        for look_up in (self._ask_offsets, ask_times):
             try:
-                look_up(table, rows, sweep, lambda: stop() or self._clock.monotonic() >= ends)
+                look_up(table, rows, sweep)
             except SourceError as error:
                 sweep.problem = error.detail
             except ValueError as error:
                 sweep.problem = str(error)
         return sweep
 
-    def _ask_offsets(self, table: Table, rows: Rows, sweep: Round, enough: Callable[[], bool]) -> None:
+    def _ask_offsets(self, table: Table, rows: Rows, sweep: Round) -> None:
         if not self._specs:
             return
-        longest_ago = np.argsort(self._results(table, rows).answered_at, kind="stable")
+        part = Membership.make_bare(table.layout, table.led_by).part(rows)
         with self._tiers() as client:
-            for some in self._batches(rows[longest_ago], enough):
-                part = Membership.make_bare(table.layout, table.led_by).part(some)
-                for spec in self._specs:
-                    answers = client.tier(spec, part)
-                    sweep.count(spec, answers)
-                    offsets = np.where(answers.found, answers.offset, np.nan)
-                    self._keep(some, **{_COLUMNS[spec]: offsets})
-                self._keep(some, answered_at=np.full(len(some), self._clock.monotonic()))
+            for spec in self._specs:
+                answers = client.tier(spec, part)
+                sweep.count(spec, answers)
+                self._keep(rows, **{_COLUMNS[spec]: np.where(answers.found, answers.offset, np.nan)})
+        self._keep(rows, answered_at=np.full(len(rows), self._clock.monotonic()))
 
     def _ask_times(self, table: Table, rows: Rows, sweep: Round, enough: Callable[[], bool]) -> None:
         """Search both tiers of partitions at rest: a poll looks up the newest record of one that moves."""
@@ -170,7 +167,10 @@ class TierWatch(SnapshotSink):
         guess[rows] = np.where(np.isnan(guess[rows]), known.newest, guess[rows])
         membership = Membership.make_bare(table.layout, table.led_by)
         with self._times() as source:
-            for some in self._batches(unsure, enough):
+            for at in range(0, len(unsure), self._batch):
+                if enough():
+                    return
+                some = unsure[at : at + self._batch]
                 earliest, latest = table.earliest[some], table.latest[some]
                 # Topics with remote storage are not compacted.
                 searches = NewestSearches(latest, guess=guess[some], now=self._clock.now(), whole=earliest == 0)
@@ -185,10 +185,3 @@ class TierWatch(SnapshotSink):
                 newest = np.where(found.found, found.timestamp, np.nan)
                 columns = {"newest": newest, "searched_from": earliest, "searched_to": latest}
                 self._keep(some[ended], **{name: column[ended] for name, column in columns.items()})
-
-    def _batches(self, rows: Rows, enough: Callable[[], bool]) -> Iterator[Rows]:
-        """Yield rows in batches of which each is in order, until there is no time left."""
-        for at in range(0, len(rows), self._batch):
-            if enough():
-                return
-            yield np.sort(rows[at : at + self._batch])

@@ -19,8 +19,8 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.judging.audit import URGENT, AuditTopics, Liveness, TopicRelations
 from exporter.domain.judging.audit_wording import Record, make_records
 from exporter.domain.ports import Clock, SourceError
-from exporter.factory.sources import make_backfill_source, make_log_size_client
-from exporter.kafka.process import RemoteClient
+from exporter.factory.sources import make_backfill_source, make_kafka_python_client
+from exporter.kafka.process import LOG_SIZES, RemoteClient
 from exporter.settings.schema import ClusterSettings, Settings
 from exporter.storage.files import put
 from exporter.waiting import show_waiting
@@ -138,7 +138,7 @@ class _ClusterAudit:
     def _read_relations(self, source: RemoteClient, reader: AuditReader) -> None:
         self._relations = read_readers(source, reader.metadata, self._clock)
         try:
-            with make_log_size_client(self._cluster, self._settings) as client:
+            with make_kafka_python_client(LOG_SIZES, self._cluster, self._settings) as client:
                 sizes, why = read_sizes(client, reader.metadata, self._clock)
             self._relations = replace(self._relations, bytes=sizes)
         except SourceError as error:

@@ -37,7 +37,8 @@ from exporter.domain.polls.readings import (
 )
 from exporter.domain.polls.table import STATE_CODES, STATES, UNREADABLE
 from exporter.domain.ports import Clock, OffsetSource, SourceError
-from exporter.factory.sources import make_source, make_tier_client
+from exporter.factory.sources import make_kafka_python_client, make_source
+from exporter.kafka.process import TIERS
 from exporter.settings.quantities import parse_duration
 from exporter.settings.schema import ClusterSettings, Settings
 from exporter.waiting import show_waiting
@@ -153,7 +154,7 @@ def list_to(
                 ending.enter_context(show_waiting(f"looking up offsets of {cluster.name}"))
                 tier = None
                 if TIERED.intersection(times):
-                    tier = ending.enter_context(make_tier_client(cluster, settings))
+                    tier = ending.enter_context(make_kafka_python_client(TIERS, cluster, settings))
                     tier.wants()  # connects
                 metadata = source.metadata()
                 rows += list_offsets(cluster.name, source, metadata, list(dict.fromkeys(times)), SystemClock(), tier)
@@ -176,13 +177,10 @@ def _unmatched(topics: Sequence[str], answered: Sequence[Metadata]) -> Iterator[
     """Yield the patterns that match no topic of any cluster that answered."""
     for pattern in topics:
         if answered and all(pattern in metadata.unmatched for metadata in answered):
-            if any(pattern in metadata.only_internal for metadata in answered):
-                yield f"--topic {pattern!r} matches internal topics only; to see them add --internal"
-            else:
-                yield (
-                    f"--topic {pattern!r} matches no visible topic; it must match the whole name, and the principal "
-                    "needs DESCRIBE on the topic"
-                )
+            yield (
+                f"--topic {pattern!r} matches no visible topic; it must match the whole name, the principal needs "
+                "DESCRIBE on the topic, and a name that begins with __ needs --internal"
+            )
     if not topics and answered and not any(metadata.topics for metadata in answered):
         yield "the configured topics (topics.include, topics.exclude) match no visible topic"
 

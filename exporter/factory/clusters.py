@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.log_sizes import Inspector
@@ -16,8 +17,8 @@ from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.ports import METADATA_SECONDS, Clock, SnapshotSink
 from exporter.domain.replicas.comparison import Comparison, ReplicaLimits
 from exporter.domain.replicas.matching import ReplicaNames
-from exporter.factory.sources import make_log_size_client, make_poll_source, make_source, make_tier_client
-from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED, ClientProcess, RemoteClient
+from exporter.factory.sources import make_kafka_python_client, make_poll_source, make_source
+from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED, LOG_SIZES, TIERS, ClientProcess, RemoteClient
 from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings
 
 _REMOTE_STORAGE_IS_SLOWER = 20
@@ -95,18 +96,14 @@ def make_tier_watch(
     shown = settings.metrics.partition if settings.metrics.granularity == "partition" else ()
     gauges = {"earliest_local_offset": EARLIEST_LOCAL, "latest_tiered_offset": LATEST_TIERED}
     rate = settings.lookups_per_second / _REMOTE_STORAGE_IS_SLOWER
-
-    def times() -> RemoteClient:
-        return make_source(cluster, settings, lookups_per_second=rate, process=process)
-
     return TierWatch(
         cluster.name,
         clock,
         interval=settings.tiered.interval,
         lookups_per_second=rate,
         specs=[spec for switch, spec in gauges.items() if switch in shown],
-        times=times,
-        tiers=lambda: make_tier_client(cluster, settings, lookups_per_second=rate, process=process),
+        times=partial(make_source, cluster, settings, lookups_per_second=rate, process=process),
+        tiers=partial(make_kafka_python_client, TIERS, cluster, settings, process=process),
     )
 
 
@@ -176,5 +173,5 @@ def make_inspector(
         cluster.name,
         clock,
         interval=settings.inspection.interval,
-        client=lambda: make_log_size_client(cluster, settings, process=process),
+        client=partial(make_kafka_python_client, LOG_SIZES, cluster, settings, process=process),
     )

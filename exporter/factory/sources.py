@@ -10,14 +10,7 @@ from typing import Any
 
 from exporter.domain.ports import SourceError
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.process import (
-    CONNECTION,
-    LOG_SIZES,
-    OFFSETS,
-    TIERS,
-    ClientProcess,
-    RemoteClient,
-)
+from exporter.kafka.process import OFFSETS, ClientProcess, RemoteClient
 from exporter.settings.errors import SettingsError
 from exporter.settings.schema import ClusterSettings, Settings
 
@@ -34,47 +27,51 @@ def make_source(
     *,
     lookups_per_second: float | None = None,
     times_per_second: float | None = None,
+    worth_batching: int | None = None,
     budget: float | None = None,
     at_once: bool = True,
     process: ClientProcess | None = None,
 ) -> RemoteClient:
-    """Return the source of one configured cluster. Rates and time limits are those of its polls, unless given.
+    """Return the source of one configured cluster. Paced look-ups have no time limit, others that of its polls.
 
     Without a ``process`` it runs in one of its own. Raises ValueError where the configuration cannot be used, unless
     the client starts later (not ``at_once``).
     """
-    poll = settings.poll_of(cluster)
-    rate, budget = times_per_second or lookups_per_second, budget or poll.interval
+    poll, rate = settings.poll_of(cluster), times_per_second or lookups_per_second
+    budget = None if lookups_per_second is not None else budget or poll.interval
     source = RemoteClient(
         process or ClientProcess(cluster.name),
         OFFSETS,
-        # Metadata, and once more after the budget of all calls together is used up.
-        limit=budget + 3 * poll.request_timeout + 5 if lookups_per_second is None else _PATIENCE + budget,
+        # In addition to the budget of all calls together: a call for metadata, and one to the leaders.
+        limit=2 * ((budget or _PATIENCE) + poll.request_timeout) + 5,
         rate=rate,
         alone=process is None,
         lookups_per_second=lookups_per_second,
         times_per_second=times_per_second,
-        # Paced look-ups have no budget.
-        **_asking(cluster, settings, None if lookups_per_second is not None else budget),
+        worth_batching=worth_batching,
+        include=cluster.topics.include,
+        exclude=cluster.topics.exclude,
+        internal=cluster.topics.internal,
+        budget=budget,
+        owner_of=partial(settings.make_owners().get, cluster.name),
+        **_connecting(cluster, settings),
     )
-    return _started(source) if at_once else source
+    if at_once:
+        try:
+            source.client.list_exposed_secrets()
+        except SourceError:
+            pass  # its process ended: the next call starts a new one
+        except ValueError:
+            source.close()
+            raise
+    return source
 
 
 def make_poll_source(
     cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
 ) -> RemoteClient:
     """Return the source of one cluster for its poller. Raises ValueError where the configuration cannot be used."""
-    poll = settings.poll_of(cluster)
-    source = RemoteClient(
-        process or ClientProcess(cluster.name),
-        OFFSETS,
-        # In addition to the budget of a poll: a call for metadata, and one to the leaders.
-        limit=2 * (poll.interval + poll.request_timeout) + 5,
-        alone=process is None,
-        worth_batching=WORTH_BATCHING,
-        **_asking(cluster, settings, poll.interval),
-    )
-    return _started(source)
+    return make_source(cluster, settings, worth_batching=WORTH_BATCHING, process=process)
 
 
 def make_backfill_source(cluster: ClusterSettings, settings: Settings) -> RemoteClient:
@@ -104,60 +101,13 @@ def connect(
     return sources
 
 
-def _started(source: RemoteClient) -> RemoteClient:
-    """Return a remote source after its client has started. Raises ValueError where the configuration cannot be used."""
-    try:
-        source.client.list_exposed_secrets()
-    except SourceError:
-        pass  # its process ended: the next poll starts a new one
-    except ValueError:
-        source.close()
-        raise
-    return source
-
-
-def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) -> dict[str, Any]:
-    return {
-        **_connecting(cluster, settings),
-        "include": cluster.topics.include,
-        "exclude": cluster.topics.exclude,
-        "internal": cluster.topics.internal,
-        "budget": budget,
-        "owner_of": partial(settings.make_owners().get, cluster.name),
-    }
-
-
-def make_tier_client(
-    cluster: ClusterSettings,
-    settings: Settings,
-    *,
-    lookups_per_second: float | None = None,
-    process: ClientProcess | None = None,
+def make_kafka_python_client(
+    kind: str, cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
 ) -> RemoteClient:
-    """Return the client of kafka-python that looks up offsets of tiers; its first call connects it."""
-    return _kafka_python(
-        TIERS, cluster, settings, process, rate=lookups_per_second, lookups_per_second=lookups_per_second
-    )
-
-
-def make_log_size_client(
-    cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
-) -> RemoteClient:
-    """Return the client of kafka-python that reads log sizes; its first call connects it."""
-    return _kafka_python(LOG_SIZES, cluster, settings, process)
-
-
-def _kafka_python(
-    kind: str, cluster: ClusterSettings, settings: Settings, process: ClientProcess | None, **further: Any
-) -> RemoteClient:
-    return RemoteClient(
-        process or ClientProcess(cluster.name),
-        kind,
-        limit=_PATIENCE + 6 * settings.poll_of(cluster).request_timeout,
-        alone=process is None,
-        **further,
-        **_connecting(cluster, settings),
-    )
+    """Return a client of kafka-python of this kind, TIERS or LOG_SIZES; its first call connects it."""
+    limit = _PATIENCE + 6 * settings.poll_of(cluster).request_timeout
+    given = _connecting(cluster, settings)
+    return RemoteClient(process or ClientProcess(cluster.name), kind, limit=limit, alone=process is None, **given)
 
 
 @contextmanager
@@ -167,14 +117,12 @@ def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Calla
     It is safe for several threads. It raises SourceError where the address does not answer, and ValueError where the
     configuration cannot be used.
     """
-    limit = 4 * settings.poll_of(cluster).request_timeout + 5
-    given = _connecting(cluster, settings)
     with closing(ClientProcess(cluster.name)) as process:
 
         def check(address: str) -> int:
-            properties = {**given["properties"], "bootstrap.servers": address}
-            with RemoteClient(process, CONNECTION, limit=limit, **{**given, "properties": properties}) as client:
-                visible: int = client.count_topics()
+            there = cluster.model_copy(update={"kafka": {**cluster.kafka, "bootstrap.servers": address}})
+            with make_source(there, settings, process=process) as source:
+                visible: int = source.client.count_topics()
             return visible
 
         yield check

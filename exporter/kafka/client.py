@@ -101,7 +101,6 @@ class Client:
         self._ends = math.inf
         self._trouble: KafkaError | None = None
         self._logged_at: dict[str, float] = {}
-        self._held_back: list[tuple[int, str]] | None = None
         self._failed: tuple[Reason, str, str] | None = None
         self._answered = False
         self._read_at = self._used_at = -math.inf
@@ -162,8 +161,6 @@ class Client:
         this answer. KRaft names any broker, so the request is repeated a few times while the named one is among those
         to ``avoid``.
         """
-        # A failed poll reports its reason once; after a good poll librdkafka's messages are the only sign.
-        self._held_back, failed = [], True
         idle = time.monotonic() - self._used_at > _IDLE_SECONDS
         try:
             self._renew()
@@ -179,7 +176,6 @@ class Client:
                 if found.controller_id not in avoid:
                     break
                 found = self._list_topics(only)
-            failed = False
         except SourceError as error:
             if error.reason is Reason.AUTHENTICATION_FAILED:
                 # Left alone, librdkafka would go on trying once a second, which locks accounts. It does so at a broker
@@ -188,9 +184,6 @@ class Client:
             raise
         finally:
             self._used_at = time.monotonic()
-            lines, self._held_back = self._held_back, None
-            for level, text in [] if failed else lines:
-                self._log_once(level, text)
         self._answered = True
         self._trouble = self._failed = None
         if only is None:
@@ -275,7 +268,7 @@ class Client:
             make_token()  # an error of AWS is raised here, and not lost behind a timeout of the client
             settings["oauth_cb"] = make_token
         self.connections += 1
-        return AdminClient({**settings, "error_cb": self._on_error, "throttle_cb": self._on_throttle}, logger=self)
+        return AdminClient({**settings, "error_cb": self._on_error}, logger=self)
 
     def make_consumer(self, group: str) -> Consumer:
         """Return a consumer that joins no group and logs nothing, because the admin client logs the same errors.
@@ -338,15 +331,9 @@ class Client:
         self._admin = None
 
     def log(self, level: int, template: str, *values: object) -> None:
-        """Take a line of librdkafka's log (it calls this as a logger). Repeated messages are logged once."""
+        """Take a line of librdkafka's log (it calls this as a logger): what stops a poll is reported by the poll."""
         text = f"librdkafka: {self._redact(template % values if values else template)}"
-        # What stops a poll is reported by the poll: librdkafka's "error" is a warning to us.
-        if self._held_back is None:
-            self._log_once(min(level, logging.WARNING), text)
-            return
-        log.debug("%s", text)
-        if len(self._held_back) < 1000:
-            self._held_back.append((min(level, logging.WARNING), text))
+        self._log_once(min(level, logging.INFO), text)
 
     def _log_once(self, level: int, text: str) -> None:
         essence, now = _INCIDENTAL.sub("", text), time.monotonic()
@@ -362,13 +349,6 @@ class Client:
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._trouble is not None:
             return
         self._trouble = error
-
-    def _on_throttle(self, event: Any) -> None:
-        seconds = max(1, round(event.throttle_time))
-        self._log_once(
-            logging.WARNING,
-            f"{self.bootstrap}: a quota throttles this client: broker {event.broker_id} delays answers by {seconds} s",
-        )
 
     def _refused(self) -> bool:
         return self._trouble is not None and self._trouble.code() in _AUTHENTICATION

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -28,8 +27,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 NOBODYS = "topic-liveness: a group that is never made"
 """The name of a group that never exists: a principal that may not DESCRIBE it lacks the right to see all groups."""
 
-_VISIBLE_SECONDS = 600.0
-
 _STATES: Mapping[ConsumerGroupState, GroupState] = {
     ConsumerGroupState.STABLE: GroupState.STABLE,
     ConsumerGroupState.EMPTY: GroupState.EMPTY,
@@ -50,8 +47,7 @@ class GroupReader:
     librdkafka may abort its process where the connection to a coordinator drops during a request (its issue 4605; pull
     request 5397 is not in a release up to 2.16.1). So few requests meet a coordinator that is gone: groups are listed
     first, and one that did not list its groups is not asked for them; a group that was not described is not asked for
-    its offsets; the right to see all groups is checked rarely; and a sweep that missed answers is followed by a new
-    client.
+    its offsets; and a sweep that missed answers is followed by a new client.
     """
 
     def __init__(self, client: Client) -> None:
@@ -59,7 +55,6 @@ class GroupReader:
         self._silent = False
         self._has_offsets_topic = False
         """Whether brokers list OFFSETS_TOPIC."""
-        self._visible_at: float | None = None
 
     def list_groups(self) -> GroupList:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
@@ -125,17 +120,10 @@ class GroupReader:
         return metadata
 
     def _all_visible(self) -> bool | None:
-        """Return whether any group may be described; None where no broker answers that.
-
-        The request goes to a coordinator, where librdkafka may abort (its issue 4605). It is therefore sent rarely
-        while the right exists, and at each sweep while it is missing, so that a new right is used at once.
-        """
-        now = time.monotonic()
-        if self._visible_at is None or now - self._visible_at >= _VISIBLE_SECONDS:
-            answer = self.describe([NOBODYS]).get(NOBODYS)
-            if isinstance(answer, Reason):
-                return False if answer is Reason.UNAUTHORIZED else None
-            self._visible_at = now
+        """Return whether any group may be described; None where no broker answers that."""
+        answer = self.describe([NOBODYS]).get(NOBODYS)
+        if isinstance(answer, Reason):
+            return False if answer is Reason.UNAUTHORIZED else None
         return True
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:

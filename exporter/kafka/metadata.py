@@ -13,11 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from confluent_kafka import TopicCollection
-from confluent_kafka.admin import TopicDescription
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
 from exporter.domain.polls.layout import NO_LEADER, Layout
@@ -56,12 +55,9 @@ class Scope:
     exclude: Sequence[str] = ()
     internal: bool = False
 
-    def select(self, names: Iterable[str]) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
-        """Return the names in scope, sorted; the include patterns that match no allowed topic; and of these patterns
-        those that match internal topics.
-        """
-        everything = sorted(names)
-        named = [name for name in everything if self.internal or not name.startswith("__")]
+    def select(self, names: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
+        """Return the names in scope, sorted, and the include patterns that match no allowed topic."""
+        named = sorted(name for name in names if self.internal or not name.startswith("__"))
         includes = {pattern: re.compile(pattern) for pattern in self.include}
         matched = {pattern for pattern, regex in includes.items() if any(map(regex.fullmatch, named))}
         excludes = [re.compile(pattern) for pattern in self.exclude]
@@ -71,8 +67,7 @@ class Scope:
             if any(includes[pattern].fullmatch(name) for pattern in matched)
             and not any(regex.fullmatch(name) for regex in excludes)
         ]
-        unmatched = tuple(pattern for pattern in self.include if pattern not in matched)
-        return chosen, unmatched, tuple(each for each in unmatched if any(map(includes[each].fullmatch, everything)))
+        return chosen, tuple(pattern for pattern in self.include if pattern not in matched)
 
 
 class MetadataReader:
@@ -90,7 +85,6 @@ class MetadataReader:
         self._clock = clock
         self._owner_of = owner_of
         self._ids: dict[str, str | None] = {}
-        self._internal: set[str] = set()
         self._identified: dict[str, None] = {}
         """Topics whose ids were read, in order of reading: the oldest first."""
         self._turn_at = -math.inf
@@ -115,16 +109,15 @@ class MetadataReader:
         except SourceError:
             self._identified.clear()  # what happened meanwhile is unknown
             raise
-        names, unmatched, only_internal = self._scope.select(seen.topics)
+        names, unmatched = self._scope.select(seen.topics)
         # A list omits topics without the right to DESCRIBE as it omits deleted ones; by name they differ.
         named = {*self._ids, *filter(None, map(_name_in, unmatched))} - seen.topics.keys()
         missed = self._scope.select(named)[0]
         due = self._turn({name: len(seen.topics[name].partitions) for name in names}, doubted)
         sizes = {name: len(seen.topics[name].partitions) for name in due} | dict.fromkeys(missed, 0)
-        ids, internal, failed = self._read_ids(sizes, seen.controller_id)
+        ids, failed = self._read_ids(sizes, seen.controller_id)
         gone = {*due, *missed} - ids.keys()
         ids = {name: self._ids.get(name) for name in names if name not in gone} | ids
-        self._internal = internal = (self._internal & set(names)) - set(due) | internal
         for name in due:
             self._identified.pop(name, None)
             if name in ids and name not in failed:
@@ -135,7 +128,6 @@ class MetadataReader:
             if name in failed and (name in self._ids or failed[name] is Reason.UNAUTHORIZED)
         }
         self.has_offsets_topic = OFFSETS_TOPIC in seen.topics
-        names = [name for name in names if name not in internal]
         configs = self._config_reader.read({name: ids.get(name) for name in names})
         self._ids = {name: topic_id for name, topic_id in ids.items() if name in seen.topics or name in held}
         names = sorted({*names, *held})
@@ -153,7 +145,6 @@ class MetadataReader:
             brokers={broker.id: _address(str(broker.host), broker.port) for broker in seen.brokers.values()},
             topics=topics,
             unmatched=tuple(pattern for pattern in unmatched if _name_in(pattern) not in held),
-            only_internal=only_internal,
             unidentified={name: failed[name] for name in names if name in failed and ids[name] is None},
             unconfigured=self._config_reader.unread(),
             cluster_id=self._client.cluster_id(),
@@ -189,15 +180,12 @@ class MetadataReader:
             np.array([len(info.isrs) for info in infos], dtype=np.int32),
         )
 
-    def _read_ids(
-        self, sizes: Mapping[str, int], controller: int
-    ) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
-        """Return topic ids, internal topics, and the reasons of topics that could not be described.
+    def _read_ids(self, sizes: Mapping[str, int], controller: int) -> tuple[dict[str, str | None], dict[str, Reason]]:
+        """Return topic ids, and the reasons of topics that could not be described.
 
         ``sizes`` are the partitions of each topic. A missing topic is in none of the results.
         """
         ids: dict[str, str | None] = {}
-        internal: set[str] = set()
         failed: dict[str, Reason] = {}
         answers = dict(self._describe(sizes))
         if again := {name: size for name, size in sizes.items() if _worth_asking_again(answers[name])}:
@@ -205,20 +193,18 @@ class MetadataReader:
             self._client.topics(avoid={controller})
             answers.update(self._describe(again))
         for name, answer in answers.items():
-            if isinstance(answer, _Described):
-                ids[name] = answer.topic_id
-                if answer.internal and not self._scope.internal:
-                    internal.add(name)
+            if not isinstance(answer, Exception):
+                ids[name] = answer
             # Keep a known id after a failed call: without it the topic would have two histories.
             elif (reason := reason_of(answer)) is not Reason.UNKNOWN_TOPIC:
                 ids[name] = self._ids.get(name)
                 failed[name] = reason
                 if reason is Reason.OTHER:
                     self._client.log_unexplained("asked to describe topics", answer)
-        return ids, internal, failed
+        return ids, failed
 
-    def _describe(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, _Described | Exception]]:
-        """Yield the description of each topic, or the error, with several calls in flight.
+    def _describe(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, str | Exception | None]]:
+        """Yield the id of each topic, None where it has none, or the error, with several calls in flight.
 
         One broker answers all. After a call without an answer no further one is started.
         """
@@ -230,9 +216,10 @@ class MetadataReader:
             wait(running.values(), 2 * timeout + 5)
             silent: Exception | None = None
             for name, future in running.items():
-                answer: _Described | Exception
+                answer: str | Exception | None
                 try:
-                    answer = _Described.parse(future.result(timeout=0))
+                    topic_id = str(future.result(timeout=0).topic_id)
+                    answer = None if topic_id == _NO_ID else topic_id
                 except Exception as error:  # noqa: BLE001 - one topic costs only itself
                     answer = error
                 silent = answer if isinstance(answer, Exception) and _worth_asking_again(answer) else silent
@@ -240,18 +227,6 @@ class MetadataReader:
             if silent is not None:
                 yield from ((name, silent) for names in calls for name in names)
                 return
-
-
-class _Described(NamedTuple):
-    """What is kept of the description of a topic."""
-
-    topic_id: str | None
-    internal: bool
-
-    @classmethod
-    def parse(cls, topic: TopicDescription) -> _Described:
-        topic_id = str(topic.topic_id)
-        return cls(None if topic_id == _NO_ID else topic_id, topic.is_internal)
 
 
 def _calls_for(sizes: Mapping[str, int]) -> Iterator[list[str]]:

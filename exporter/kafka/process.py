@@ -38,7 +38,6 @@ _STARTS_OR_ENDS_WITHIN = 30.0
 OFFSETS = "exporter.kafka.source:KafkaSource"
 TIERS = "exporter.kafka.tiered_offsets:TierClient"
 LOG_SIZES = "exporter.kafka.log_dirs:LogDirsClient"
-CONNECTION = "exporter.kafka.client:Client"
 """Kinds of clients, by where they are defined."""
 
 EARLIEST_LOCAL = "earliest-local"

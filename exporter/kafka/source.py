@@ -23,7 +23,6 @@ from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Lookups
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
 from exporter.kafka.metadata import MetadataReader, Scope
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.newest_timestamps import search_newest
 from exporter.kafka.offsets_for_times import OffsetsForTimes
 
 
@@ -198,7 +197,7 @@ class KafkaSource:
         again = np.flatnonzero(gone & (found.reason == ANSWERED))
         nothing, removed = np.full(len(again), np.nan), np.zeros(len(again), dtype=np.bool_)
         searches = NewestSearches(extents.latest[again], guess=nothing, now=self._clock.now(), whole=removed)
-        found.put(again, search_newest(self, membership, rows[again], searches))
+        found.put(again, searches.run(lambda some, at: self.look_up_times(membership, rows[again][some], at)))
         return found
 
     def _by_row(self, lookups: Lookups, targets: int | Offsets, membership: Membership, rows: Rows) -> Answers:

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from exporter.clock import SystemClock
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import ANSWERED, BROKER_FAILED, Answers, Reason, reason_code
-from exporter.kafka.calls import RateLimiter
 from exporter.kafka.errors import reason_of_code
 from exporter.kafka.kafka_python import KafkaPythonClient
 from exporter.kafka.log_dirs import partitions_by_topic, rows_in
@@ -28,12 +26,11 @@ class TierClient(KafkaPythonClient):
 
     wants = "earliest-local and latest-tiered"
 
-    def __init__(self, *given: Any, lookups_per_second: float | None = None, **settings: Any) -> None:
-        """Connect as any client. Each broker gets ``lookups_per_second`` at most; None: no limit."""
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        """Connect as any client."""
         super().__init__(*given, **settings)
         self._failed: dict[tuple[str, int], Reason] = {}
         """Leaders that will not answer a spec, and why."""
-        self._limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, SystemClock())
 
     def tier(self, spec: str, membership: Membership) -> Answers:
         """EARLIEST_LOCAL or LATEST_TIERED of partitions, which have leaders.
@@ -53,8 +50,6 @@ class TierClient(KafkaPythonClient):
         return answers
 
     def _ask(self, spec: str, leader: int, wanted: Layout) -> Answers | Reason:
-        if self._limiter is not None:
-            self._limiter.spend(leader, len(wanted))
         target, version = _SPECS[spec]
         request = self._kafka.protocol.consumer.ListOffsetsRequest
         partition = request.ListOffsetsTopic.ListOffsetsPartition

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
@@ -51,9 +50,7 @@ class ConfigReader:
         self._known: dict[str, _ParsedSettings] = {}
         self._ids: dict[str, str | None] = {}
         """The topics that are being read."""
-        self._reading: Future[None] | None = None
-        self._answers = SimpleQueue[_Found]()
-        """Those of calls, as they come."""
+        self._reading: Future[_Found] | None = None
 
     def read(self, ids: Mapping[str, str | None]) -> Mapping[str, TopicConfig]:
         """Return the known settings of these topics, given their ids. Raises nothing.
@@ -66,8 +63,7 @@ class ConfigReader:
         if self._reading is None and due:
             timeout = self._client.request_timeout
             self._ids = {name: ids[name] for name in due}
-            read = partial(_describe, self._client.admin, due, timeout, self._answers.put)
-            self._reading = call_in_thread(read, "topic settings")
+            self._reading = call_in_thread(partial(_describe, self._client.admin, due, timeout), "topic settings")
             if first:
                 wait([self._reading], timeout)
                 self._take(ids)
@@ -78,14 +74,12 @@ class ConfigReader:
         return {name: known.failed for name, known in self._known.items() if known.failed is not None}
 
     def _take(self, ids: Mapping[str, str | None]) -> None:
-        """Take what was read so far; without topics that were deleted meanwhile, or made again."""
-        if self._reading is not None:
-            ended, now = self._reading.done(), self._clock.monotonic()
-            while not self._answers.empty():
-                for name, found in self._answers.get().items():
-                    self._known[name] = self._learn(name, found, now)
-            if ended:
-                self._reading = None
+        """Take what was read; without topics that were deleted meanwhile, or made again."""
+        if self._reading is not None and self._reading.done():
+            now = self._clock.monotonic()
+            for name, found in self._reading.result().items():
+                self._known[name] = self._learn(name, found, now)
+            self._reading = None
         self._known = {name: known for name, known in self._known.items() if ids.get(name, "") == known.topic_id}
 
     def _learn(self, name: str, found: TopicConfig | Reason, now: float) -> _ParsedSettings:
@@ -99,9 +93,9 @@ class ConfigReader:
         return _ParsedSettings(topic_id, kept, found, now + RETRY_SECONDS)
 
 
-def _describe(admin: AdminClient, names: Sequence[str], timeout: float, tell: Callable[[_Found], None]) -> None:
-    """Tell the settings of topics, call by call. After a call without an answer no further one is sent."""
-    silent = False
+def _describe(admin: AdminClient, names: Sequence[str], timeout: float) -> _Found:
+    """Return the settings of topics. After a call without an answer no further one is sent."""
+    found, silent = dict[str, TopicConfig | Reason](), False
 
     def calls() -> Iterator[tuple[Mapping[ConfigResource, Future[Any]], Future[Any], float]]:
         for at in range(0, len(names), TOPICS_PER_CALL):
@@ -113,7 +107,7 @@ def _describe(admin: AdminClient, names: Sequence[str], timeout: float, tell: Ca
                     [ConfigResource(ConfigResource.Type.TOPIC, name) for name in some], request_timeout=timeout
                 )
             except Exception as error:  # noqa: BLE001 - it costs only these topics
-                tell(dict.fromkeys(some, reason_of(error)))
+                found.update(dict.fromkeys(some, reason_of(error)))
             else:
                 # librdkafka may take up to twice the timeout: once to find a broker, once for its answer.
                 yield futures, next(reversed(futures.values())), 2 * timeout + 5
@@ -121,9 +115,10 @@ def _describe(admin: AdminClient, names: Sequence[str], timeout: float, tell: Ca
     for futures, last in collect_calls(calls()):
         if last.done():
             wait(futures.values(), 1)  # one answer completes them, one after another
-        found = {resource.name: _settings(future) for resource, future in futures.items()}
-        tell(found)
-        silent |= all(each in GONE for each in found.values())
+        answers = {resource.name: _settings(future) for resource, future in futures.items()}
+        found |= answers
+        silent |= all(each in GONE for each in answers.values())
+    return found
 
 
 def _settings(answer: Future[Any]) -> TopicConfig | Reason:

@@ -110,14 +110,14 @@ def explain_unswept(sweep: GroupSweep) -> str:
 
 def explain_unmatched(snapshot: Snapshot) -> str:
     """Return which include patterns match no watched topic."""
-    metadata, faults = snapshot.metadata, []
-    if nowhere := [pattern for pattern in metadata.unmatched if pattern not in metadata.only_internal]:
-        quoted = ", ".join(map(repr, nowhere))
-        faults.append(f"topics.include {quoted} matches no visible topic: check the spelling, and the DESCRIBE right")
-    if metadata.only_internal:
-        quoted = ", ".join(map(repr, metadata.only_internal))
-        faults.append(f"topics.include {quoted} matches internal topics only: set topics.internal: true to watch them")
-    return "; ".join(faults)
+    patterns = snapshot.metadata.unmatched
+    if not patterns:
+        return ""
+    quoted = ", ".join(map(repr, patterns))
+    internal = (
+        "" if all(not each.startswith("__") for each in patterns) else "; set topics.internal: true for names in __"
+    )
+    return f"topics.include {quoted} matches no visible topic: check the spelling, and the DESCRIBE right{internal}"
 
 
 def explain_another_cluster(snapshot: Snapshot) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import time
 
-from exporter.clock import SystemClock
+from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import END_OF_TIME, Reason, State, TopicPartition
 from exporter.domain.ports import METADATA_SECONDS
-from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.times import led, objects
@@ -151,50 +150,14 @@ def test_a_record_from_the_future_is_named_so(kafka: Kafka) -> None:
 
 
 def test_log_append_time_is_the_brokers_own(kafka: Kafka) -> None:
-    """With LogAppendTime the producer's time is ignored, and the topic's settings say so."""
-    kafka.create("stamped", config={**kafka.everlasting, "message.timestamp.type": "LogAppendTime"})
+    """With LogAppendTime the producer's time is ignored; that and the other settings come with the metadata."""
+    settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact,delete", "retention.ms": "90000"}
+    kafka.create("stamped", config=settings)
     began = time.time()
-    kafka.write([("stamped", 0, DAY_AGO)])
+    kafka.write_keyed(TopicPartition("stamped", 0), [(b"k", DAY_AGO)])
     snapshot = Watch(kafka.bootstrap, ["stamped"]).poll()
     newest = readings_of(snapshot)[TopicPartition("stamped", 0)].newest
     assert newest is not None
     assert began - 1 <= newest <= time.time() + 1
-    config = snapshot.metadata.topics["stamped"].config
-    assert config is not None
-    assert (config.timestamp_type, config.retention_seconds) == ("LogAppendTime", math.inf)
-
-
-def test_settings_that_change_what_offsets_mean_are_read(kafka: Kafka) -> None:
-    """Cleanup policy and retention come with the metadata, in seconds."""
-    kafka.create("settled", config={"cleanup.policy": "compact,delete", "retention.ms": "90000"})
-    config = Watch(kafka.bootstrap, ["settled"]).source.metadata().topics["settled"].config
-    assert config is not None
-    assert (config.timestamp_type, config.cleanup_policy, config.retention_seconds, config.remote_storage) == (
-        "CreateTime",
-        "compact,delete",
-        90.0,
-        False,
-    )
-
-
-def test_topics_are_chosen_by_whole_names(kafka: Kafka) -> None:
-    """Include and exclude match whole names; an include that names nothing, or internal topics only, is logged."""
-    for topic in ("pick-a", "pick-b", "pick-b2"):
-        kafka.create(topic)
-    kafka.write_transaction("pick-a", 0, DAY_AGO, "makes-the-internal-topic").abort_transaction(30)
-    include, exclude = ["pick-.", "pick-b2", "misspelt", "__transaction_state"], ["pick-a"]
-
-    def chosen(*, internal: bool) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
-        source = KafkaSource(
-            {"bootstrap.servers": kafka.bootstrap},
-            clock=SystemClock(),
-            include=include,
-            exclude=exclude,
-            internal=internal,
-        )
-        metadata = source.metadata()
-        return list(metadata.topics), metadata.unmatched, metadata.only_internal
-
-    state = "__transaction_state"
-    assert chosen(internal=False) == (["pick-b", "pick-b2"], ("misspelt", state), (state,))
-    assert chosen(internal=True) == ([state, "pick-b", "pick-b2"], ("misspelt",), ())
+    expected = TopicConfig("LogAppendTime", "compact,delete", 90.0, remote_storage=False)
+    assert snapshot.metadata.topics["stamped"].config == expected

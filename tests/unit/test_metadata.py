@@ -115,8 +115,8 @@ def test_an_address_of_ipv6_has_brackets() -> None:
 
 
 def test_topics_are_chosen_by_whole_names() -> None:
-    """Include and exclude match whole names; what names nothing, or internal topics only, is told."""
+    """Include and exclude match whole names; what names nothing that is allowed is told."""
     there, state = ["pick-a", "pick-b", "pick-b2", "__transaction_state"], "__transaction_state"
     chosen = Scope(["pick-.", "pick-b2", "misspelt", state], ["pick-a"])
-    assert chosen.select(there) == (["pick-b", "pick-b2"], ("misspelt", state), (state,))
-    assert replace(chosen, internal=True).select(there) == ([state, "pick-b", "pick-b2"], ("misspelt",), ())
+    assert chosen.select(there) == (["pick-b", "pick-b2"], ("misspelt", state))
+    assert replace(chosen, internal=True).select(there) == ([state, "pick-b", "pick-b2"], ("misspelt",))

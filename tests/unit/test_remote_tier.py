@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -190,25 +189,6 @@ def test_without_kafka_python_times_are_found_all_the_same(tiers: Tiers) -> None
     seen.accept(poll({A: reading()}))
     assert seen.sweep().problem == "kafka-python is not installed"
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
-
-
-def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
-    """While a broker lets a look wait polls are taken and answered; what it finds is of an end that is no more."""
-
-    class Slow(Tiers):
-        def tier(self, spec: str, membership: Membership) -> Answers:
-            meanwhile = threading.Thread(target=seen.accept, args=[poll({A: reading(State.OBSERVED, 1.0, latest=6)})])
-            meanwhile.start()
-            meanwhile.join(30)
-            assert not meanwhile.is_alive()
-            assert facts(seen, A, "id-1", 6) == Facts()
-            return super().tier(spec, membership)
-
-    seen = watch(Slow(tiers.clock), specs=[EARLIEST_LOCAL])
-    seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
-    seen.sweep()
-    assert facts(seen, A, "id-1", 6) == Facts(5)
-    assert facts(seen, A, "id-1", 5) == Facts(5, None, NEWEST)
 
 
 def test_offsets_that_nobody_looked_up_for_long_are_shown_no_more(tiers: Tiers) -> None:

@@ -111,16 +111,15 @@ NO_PARTITIONS = Membership.make_bare(Layout.build({}), np.zeros(0, dtype=np.int3
 class Metadata:
     """A cluster's metadata: broker id -> ``host:port``, topic name -> topic.
 
-    ``unmatched`` lists the include patterns that match no allowed topic; those that match internal topics, which the
-    configuration excludes, are also in ``only_internal``. ``unidentified`` has topics whose id is unknown,
-    ``unconfigured`` those whose settings could not be read. ``cluster_id`` is that of KIP-78, None where it has none.
+    ``unmatched`` lists the include patterns that match no allowed topic. ``unidentified`` has topics whose id is
+    unknown, ``unconfigured`` those whose settings could not be read. ``cluster_id`` is that of KIP-78, None where it
+    has none.
     """
 
     brokers: Mapping[int, str]
     topics: Mapping[str, TopicInfo]
     unmatched: tuple[str, ...] = ()
     unidentified: Mapping[str, Reason] = field(default_factory=dict)
-    only_internal: tuple[str, ...] = ()
     unconfigured: Mapping[str, Reason] = field(default_factory=dict)
     cluster_id: str | None = None
     membership: Membership = NO_PARTITIONS

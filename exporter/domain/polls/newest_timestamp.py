@@ -7,6 +7,8 @@ DESCRIBE right is enough.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
@@ -53,6 +55,12 @@ class NewestSearches:
         self._timed_out = np.zeros(len(latest), dtype=np.bool_)
         self._reason = np.full(len(latest), NO_ANSWER, dtype=np.int8)
         """NO_ANSWER during a search, ANSWERED after a good one, or the code of the Reason why it failed."""
+
+    def run(self, look_up: Callable[[Rows, Offsets], Answers]) -> Answers:
+        """Return the results after all look-ups: ``look_up`` answers a time (ms) for each of some searches."""
+        while len((step := self.step())[0]):
+            self.take(step[0], look_up(*step))
+        return self.results()
 
     def step(self) -> tuple[Rows, Offsets]:
         """Return which searches need another look-up, and the time of each in milliseconds."""
