@@ -144,7 +144,6 @@ class GroupWatch(SnapshotSink):
             positions=positions,
             others=listing.others,
             failures=tally.failures,
-            partitions=outcomes(positions.reason[positions.fresh]),
             time_lags=time_lags,
             lookups=self._count_lookups(),
             unlisted=listing.unlisted,

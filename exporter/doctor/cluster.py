@@ -9,7 +9,7 @@ import numpy as np
 from exporter.doctor.findings import STEP, Finding, Severity, make_finding
 from exporter.domain.formatting import list_some, plural
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.readings import Reason
+from exporter.domain.polls.readings import ANSWERED, Reason
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from exporter.state import problems
@@ -120,7 +120,7 @@ def judge_sweep(sweep: GroupSweep) -> Iterator[Finding]:
     if sweep.problem:
         yield make_finding(check, Severity.WARNING, sweep.problem, "no consumer group is watched")
         return
-    offsets = plural(sweep.partitions.get("ok", 0), "committed offset")
+    offsets = plural(int((sweep.positions.reason == ANSWERED).sum()), "committed offset")
     read = f"{plural(sweep.read, 'consumer group')} read in {sweep.duration_seconds:.1f} s, with {offsets}"
     yield Finding(check, Severity.OK, read)
     if problem := problems.explain_unswept(sweep):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -24,13 +22,14 @@ from exporter.storage.storage_thread import hang_error
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class HistoryCounts:
-    """What was written and lost since the process started; ``dropped`` and ``failed_writes`` are by reason."""
+class OwnMetrics(Protocol):
+    """Shows what is written and lost: metrics by their names without the prefix ``topic_liveness_``."""
 
-    last_write: float | None = None
-    dropped: Counter[str] = field(default_factory=Counter)
-    failed_writes: Counter[str] = field(default_factory=Counter)
+    def add(self, name: str, amount: float, **labels: str) -> None:
+        """Raise a counter."""
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge."""
 
 
 class BacklogFiles(NamedTuple):
@@ -48,20 +47,15 @@ class BacklogFiles(NamedTuple):
 class Backlog:
     """What is not written yet of one cluster: its state, and files, of which past ``most`` the oldest are lost."""
 
-    def __init__(self, cluster: str, spool: Spool, most: int) -> None:
-        self._cluster, self._spool, self._most = cluster, spool, most
-        self._counts = HistoryCounts()
+    def __init__(self, cluster: str, spool: Spool, most: int, own: OwnMetrics) -> None:
+        self._cluster, self._spool, self._most, self._own = cluster, spool, most, own
+        self.spoilt = 0
+        """Windows that internal errors lost."""
         self._state: tuple[ClusterState, HistoryProgress] | None = None
         self._files: list[BacklogFiles] = []
         self._lock = threading.Lock()
-        """Held for access to state, files and counts, never during a write to storage."""
+        """Held for access to state and files, never during a write to storage."""
         self._writing: Future[None] | None = None
-
-    @property
-    def counts(self) -> HistoryCounts:
-        """A copy of the present counts."""
-        with self._lock:
-            return copy.deepcopy(self._counts)
 
     @property
     def rows(self) -> int:
@@ -121,17 +115,17 @@ class Backlog:
                     self._state = None if self._state is state else self._state
                 elif files in self._files:
                     self._files.remove(files)
-                    self._counts.last_write = at
+                    self._own.set("history_last_write_timestamp_seconds", at, kafka_cluster=self._cluster)
 
-    def count_lost(self, windows: int) -> None:
-        """Count windows that an internal error lost before they were a file."""
-        with self._lock:
-            self._counts.dropped[Loss.ERROR] += windows
+    def count_lost(self, windows: int, reason: Loss = Loss.ERROR) -> None:
+        """Count windows that are lost."""
+        self.spoilt += windows if reason is Loss.ERROR else 0
+        self._own.add("history_windows_dropped_total", windows, kafka_cluster=self._cluster, reason=reason)
 
     def _failed(self, error: OSError, advice: str = "Free space or give write access there.") -> None:
         reason = error.strerror or type(error).__name__
+        self._own.add("history_write_failures_total", 1, kafka_cluster=self._cluster, reason=reason)
         with self._lock:
-            self._counts.failed_writes[reason] += 1
             waiting = sum(len(files.tables) for files in self._files)
         log.error(
             "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and retried. %s",
@@ -157,7 +151,7 @@ class Backlog:
         rows = sum((files.rows() for files in lost), Counter[str]())
         with self._lock:
             self._files = [files for files in self._files if files not in lost]
-            self._counts.dropped[reason] += rows[TABLES[Window]]
+        self.count_lost(rows[TABLES[Window]], reason)
         return rows
 
 

@@ -48,12 +48,8 @@ class InventoryRows:
     def __init__(self, cluster: str, exporter: str) -> None:
         self._cluster, self._exporter = cluster, exporter
         self._metadata: Metadata | None = None
-        self._of: Layout | None = None
-        """The layout of the snapshot before. Partitions that are not in it may still be listed."""
         self._layout = Layout((), (), np.zeros(0, dtype=np.int32))
         self._last_rows = _LastRows.blank(0)
-        self._row: Rows = np.zeros(0, dtype=np.intp)
-        """The row in ``_last_rows`` of each row of the snapshot."""
         self._facts: dict[str, TopicInfo] = {}
         """By topic."""
 
@@ -64,54 +60,43 @@ class InventoryRows:
         """
         table, at = snapshot.table, snapshot.taken_at
         gone = list[pa.Table]()
-        if snapshot.metadata is not self._metadata or table.layout is not self._of:
+        if snapshot.metadata is not self._metadata or table.layout is not self._layout:
             gone.append(self._lay_out(snapshot))
         last = self._last_rows
-        age = at - last.at[self._row]
+        age = at - last.at
         new = (
             ~((age >= 0) & (age < AGAIN_SECONDS))
-            | (_LASTING[last.state[self._row]] != _LASTING[table.state_now])
-            | (table.read & ~last.read[self._row])
+            | (_LASTING[last.state] != _LASTING[table.state_now])
+            | (table.read & ~last.read)
         )
         due = np.flatnonzero(new)
         self._note(due, table, at)
-        return pa.concat_tables([self._rows(self._row[due], at, deleted=False), *gone])
+        return pa.concat_tables([self._rows(due, at, deleted=False), *gone])
 
-    def _note(self, due: Rows, table: Table, at: float) -> None:
+    def _note(self, rows: Rows, table: Table, at: float) -> None:
         """Remember these rows of a snapshot as of ``at``."""
-        last, rows, read = self._last_rows, self._row[due], table.read[due]
+        last, read = self._last_rows, table.read[rows]
         last.at[rows] = at
         last.read[rows] = read
-        last.leader[rows] = np.where(read, table.led_by[due], table.leader[due])
-        last.earliest[rows], last.latest[rows] = table.earliest[due], table.latest[due]
-        last.newest[rows] = np.where(read, table.newest[due], np.nan)
-        last.state[rows], last.reason[rows] = table.state_now[due], table.reason_now[due]
+        last.leader[rows] = np.where(read, table.led_by[rows], table.leader[rows])
+        last.earliest[rows], last.latest[rows] = table.earliest[rows], table.latest[rows]
+        last.newest[rows] = np.where(read, table.newest[rows], np.nan)
+        last.state[rows], last.reason[rows] = table.state_now[rows], table.reason_now[rows]
 
     def _lay_out(self, snapshot: Snapshot) -> pa.Table:
-        """Take the partitions and facts of a snapshot, and return rows of deleted partitions.
-
-        A topic that could not be described keeps its partitions.
-        """
+        """Take the partitions and facts of a snapshot, and return rows of deleted partitions."""
         layout, topics = snapshot.table.layout, snapshot.metadata.topics
-        _, still = layout.moves_from(self._layout)
+        here, there = layout.moves_from(self._layout)
         absent = np.ones(len(self._layout), dtype=np.bool_)
-        absent[still] = False
-        topic_undescribed = [name in topics and topics[name].reason is not None for name in self._layout.topics]
-        undescribed = absent & np.array(topic_undescribed, dtype=np.bool_)[self._layout.topic]
-        gone = self._rows(np.flatnonzero(absent & ~undescribed), snapshot.taken_at, deleted=True)
-        wanted = layout
-        if undescribed.any():
-            wanted, _ = layout.join(np.arange(len(layout)), self._layout, np.flatnonzero(undescribed))
-        here, there = wanted.moves_from(self._layout)
-        before, self._last_rows = self._last_rows, _LastRows.blank(len(wanted), leader=NO_LEADER)
+        absent[there] = False
+        gone = self._rows(np.flatnonzero(absent), snapshot.taken_at, deleted=True)
+        before, self._last_rows = self._last_rows, _LastRows.blank(len(layout), leader=NO_LEADER)
         self._last_rows.put(here, before[there])
-        self._layout, self._row = wanted, wanted.moves_from(layout)[0]
         facts = {name: replace(topics[name], reason=None) for name in layout.topics}
         changed = np.array([facts[name] != self._facts.get(name) for name in layout.topics], dtype=np.bool_)
         # Rows that were never written are due.
-        self._last_rows.at[self._row[changed[layout.topic]]] = np.nan
-        self._facts = {name: self._facts[name] for name in wanted.topics if name in self._facts} | facts
-        self._metadata, self._of = snapshot.metadata, layout
+        self._last_rows.at[changed[layout.topic]] = np.nan
+        self._metadata, self._layout, self._facts = snapshot.metadata, layout, facts
         return gone
 
     def _rows(self, rows: Rows, at: float, *, deleted: bool) -> pa.Table:

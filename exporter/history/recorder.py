@@ -20,11 +20,11 @@ from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison
-from exporter.history.backlog import Backlog, BacklogFiles, HistoryCounts
+from exporter.history.backlog import Backlog, BacklogFiles, OwnMetrics
 from exporter.history.cluster_states import HistoryProgress, LastState
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
-from exporter.history.spool import HistoryError, Loss, Spool
+from exporter.history.spool import HistoryError, Spool
 from exporter.history.tables import Column, look_up_names, spool_table, table_of
 from exporter.history.windows import OpenWindow
 
@@ -52,13 +52,14 @@ class History:
         exporter: str,
         window_seconds: float,
         poll_interval_seconds: float,
+        own: OwnMetrics,
         max_pending: int = 288,
         last: LastState | None = None,
     ) -> None:
         """``last`` is the state that was left before the start."""
         self._cluster = cluster
         self._spool = spool
-        self._backlog = Backlog(cluster, spool, max_pending)
+        self._backlog = Backlog(cluster, spool, max_pending, own)
         self._exporter = exporter
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
@@ -82,11 +83,6 @@ class History:
         self._topics: Mapping[str, TopicInfo] = {}
         self._lock = threading.Lock()
         self._ended = False
-
-    @property
-    def counts(self) -> HistoryCounts:
-        """Counts of written and lost rows so far."""
-        return self._backlog.counts
 
     def accept(self, snapshot: Snapshot) -> None:
         """Fold one good poll into the open window; close the window first when its interval is over."""
@@ -122,13 +118,13 @@ class History:
         """
         with self._lock:
             self._ended = True
-            lost_before = self.counts.dropped[Loss.ERROR]
+            lost_before = self._backlog.spoilt
             if self._open is not None:
                 # The clock may have been set back since the last poll.
                 self._close(self._open, min(self._open.end, max(at, self._open.last_poll)))
                 self._open = None
             self._backlog.write(at)
-            if lost := self.counts.dropped[Loss.ERROR] - lost_before:
+            if lost := self._backlog.spoilt - lost_before:
                 raise HistoryError(f"cluster {self._cluster}: {lost} windows were lost to an internal error")
             if rows := self._backlog.rows:
                 raise HistoryError(f"{rows} history rows could not be written to {str(self._spool.folder)!r}")

@@ -157,33 +157,25 @@ class Spool:
             total -= sum(file.size for file in files)
             surplus += files
         ingested = self.read_ledger() if surplus else None
-        not_ingested = [file.path for file in surplus if ingested is not None and file.name not in ingested]
-        lost: Counter[str] = Counter()
-        for path in not_ingested:
+        lost = [file.path for file in surplus if ingested is not None and file.name not in ingested]
+        windows: Counter[str] = Counter()
+        for path in lost:
             if path.parent.name == TABLES[Window]:
                 with suppress(OSError, ForeignFileError):
-                    lost.update(map(str, read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()))
+                    windows.update(map(str, read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()))
         # By table, coverage first and windows last: whenever this ends, nothing is left that says that they are there.
         for file in sorted(surplus, key=lambda file: file.path.parent.name):
             storage.delete(file.path)
-        if surplus and ingested is None:
+        if lost or (surplus and ingested is None):
+            how = f"before they were ingested, {windows.total()} windows in them"
             log.error(
-                "the spool %s was over history.max_bytes: its %d oldest files were deleted. It is unknown whether they "
-                "were ingested, because %s cannot be read. Give the exporter the right to read it.",
+                "the spool %s was over history.max_bytes: its %d oldest files were deleted, %s. Run `topic-liveness "
+                "rollup` more often, or raise history.max_bytes.",
                 self.folder,
-                len(surplus),
-                self._ledger,
+                len(lost or surplus),
+                how if lost else f"and it is unknown whether they were ingested: {self._ledger} cannot be read",
             )
-        if not_ingested:
-            lost_files = Counter(path.parent.name for path in not_ingested)
-            log.error(
-                "the spool %s was over history.max_bytes: its oldest files were deleted before they were ingested: %s; "
-                "%d windows were in them. Run `topic-liveness rollup` more often, or raise history.max_bytes.",
-                self.folder,
-                ", ".join(f"{count} of {table}" for table, count in sorted(lost_files.items())),
-                lost.total(),
-            )
-        return lost
+        return windows
 
     def read_ledger(self) -> frozenset[str] | None:
         """Return the files in Spark's ledger, as ``<table>/<name>``; None where it cannot be read."""

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 log = logging.getLogger(__name__)
 
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
-
-NOT_YET_SECONDS = 1.0
-"""Delay before the next run of a job that had nothing to do yet."""
 
 MOST_JOBS = 4096
 """Threads there may be, so that a job that hangs takes no other's; each is started when it is needed first."""
@@ -41,24 +36,16 @@ class Scheduler:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
 
-    def add_job(self, seconds: float, name: str, job: Callable[[], bool | None]) -> None:
-        """Run ``job`` now and every ``seconds``. A job that returns False had nothing to do yet and runs again soon.
-
-        An error of the job is logged; the job runs again.
-        """
+    def add_job(self, seconds: float, name: str, job: Callable[[], object]) -> None:
+        """Run ``job`` now and every ``seconds``. An error of the job is logged; the job runs again."""
 
         def run() -> None:
             try:
-                done = job()
+                job()
             except Exception:
                 log.exception("%s: internal error", name)
-                return
-            if done is False:
-                soon = min(seconds, NOT_YET_SECONDS)
-                with suppress(JobLookupError):  # the scheduler has stopped meanwhile
-                    self._scheduler.modify_job(name, next_run_time=self._zone.now() + timedelta(seconds=soon))
 
-        self._scheduler.add_job(run, _Every(seconds), id=name, name=name, next_run_time=self._zone.now())
+        self._scheduler.add_job(run, _Every(seconds), id=name, name=name, next_run_time=datetime.now(self._zone))
 
     def start(self) -> None:
         """Start to run the jobs."""
@@ -74,9 +61,6 @@ class _Monotonic(tzinfo):
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-
-    def now(self) -> datetime:
-        return datetime.now(self)
 
     def fromutc(self, _: datetime) -> datetime:
         return _BEGINNING.replace(tzinfo=self) + timedelta(seconds=self._monotonic())

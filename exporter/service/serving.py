@@ -6,7 +6,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -18,7 +18,6 @@ from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replicas.comparison import Comparison
 from exporter.factory.clusters import ClusterCollectors, build_cluster, make_replica_watches
 from exporter.factory.monitor import last_states, make_monitor
-from exporter.history.backlog import HistoryCounts
 from exporter.history.cluster_states import LastState
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
@@ -102,10 +101,9 @@ class ClusterTasks:
     interval: float
     ends_within: float
     """Seconds that a running poll gets to end when the service stops."""
-    counted: HistoryCounts = field(default_factory=HistoryCounts)
     polling: bool = False
-    polled: bool = False
-    """Whether there was a good poll: collectors have nothing to do before it."""
+    collecting: bool = False
+    """Whether collectors run: they have nothing to do before the first good poll."""
 
     @property
     def name(self) -> str:
@@ -161,7 +159,7 @@ class Service:
         self._web.start()
         self._upkeep.run()
         for cluster in self._clusters:
-            self._schedule(cluster)
+            self._scheduler.add_job(cluster.interval, f"poll of {cluster.name}", partial(self._poll, cluster))
         often = min([UPKEEP_SECONDS, *(cluster.interval for cluster in self._clusters)])
         self._scheduler.add_job(often, "upkeep of the history", self._upkeep.run)
         self._scheduler.start()
@@ -182,21 +180,17 @@ class Service:
         self.will_stop()
         self._scheduler.stop()
         begun = self._clock.monotonic()
-        failures, left = list[str](), list(self._clusters)
-        while left:
-            passed = self._clock.monotonic() - begun
-            ended = [cluster for cluster in left if not cluster.polling or passed >= cluster.ends_within]
-            for cluster in ended:
-                left.remove(cluster)
-                try:
-                    cluster.end(self._clock.now())
-                except HistoryError as error:
-                    failures.append(str(error))
-                except Exception as error:
-                    log.exception("cluster %s: internal error while stopping", cluster.name)
-                    failures.append(f"cluster {cluster.name}: an internal error ({type(error).__name__})")
-            if left:
-                time.sleep(0.05)
+        while any(each.polling and self._clock.monotonic() - begun < each.ends_within for each in self._clusters):
+            time.sleep(0.05)
+        failures = list[str]()
+        for cluster in self._clusters:
+            try:
+                cluster.end(self._clock.now())
+            except HistoryError as error:
+                failures.append(str(error))
+            except Exception as error:
+                log.exception("cluster %s: internal error while stopping", cluster.name)
+                failures.append(f"cluster {cluster.name}: an internal error ({type(error).__name__})")
         for process in self._processes.values():
             process.close()
         self._web.stop()
@@ -232,12 +226,11 @@ class Service:
             exporter=self._settings.exporter,
             window_seconds=self._settings.history.window,
             poll_interval_seconds=interval,
+            own=self.monitor.self_metrics,
             last=last,
         )
 
-    def _schedule(self, cluster: ClusterTasks) -> None:
-        """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
-        self._scheduler.add_job(cluster.interval, f"poll of {cluster.name}", partial(self._poll, cluster))
+    def _schedule_collectors(self, cluster: ClusterTasks) -> None:
         collectors, monitor = cluster.collectors, self.monitor
         inspector, groups = collectors.inspector, collectors.groups
         self._collect("tiers", self._settings.tiered.interval, cluster, collectors.tier.sweep, monitor.take_round)
@@ -256,21 +249,17 @@ class Service:
         take: Callable[[T], object],
     ) -> None:
         """Have a collector run every ``interval`` seconds, and its result taken."""
-
-        def run() -> bool:
-            if not cluster.polled:
-                return False
-            take(collect(lambda: self._stopping))
-            return True
-
-        self._scheduler.add_job(interval, f"{name} of {cluster.name}", run)
+        self._scheduler.add_job(interval, f"{name} of {cluster.name}", lambda: take(collect(lambda: self._stopping)))
 
     def _poll(self, cluster: ClusterTasks) -> None:
         cluster.polling = True
         try:
-            cluster.polled |= isinstance(cluster.collectors.poller.poll(), Snapshot)
+            outcome = cluster.collectors.poller.poll()
         finally:
             cluster.polling = False
+        if isinstance(outcome, Snapshot) and not cluster.collecting:
+            cluster.collecting = True
+            self._schedule_collectors(cluster)
         self._record_poll(cluster)
 
     def _record_poll(self, cluster: ClusterTasks) -> None:
@@ -279,17 +268,8 @@ class Service:
             own.forget("client_resident_memory_bytes", **labels)
         else:
             own.set("client_resident_memory_bytes", held, **labels)
-        if cluster.history is not None:
-            counts = cluster.history.counts
-            for reason, lost in (counts.dropped - cluster.counted.dropped).items():
-                own.add("history_windows_dropped_total", lost, **labels, reason=reason)
-            for reason, failed in (counts.failed_writes - cluster.counted.failed_writes).items():
-                own.add("history_write_failures_total", failed, **labels, reason=reason)
-            if counts.last_write is not None:
-                own.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
-            cluster.counted = counts
-            if not self.monitor.was_swept_lately(cluster.name):
-                cluster.history.forget_readers()
+        if cluster.history is not None and not self.monitor.was_swept_lately(cluster.name):
+            cluster.history.forget_readers()
 
     def _count_restart(self, cluster: str, why: Restart) -> None:
         self.monitor.self_metrics.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)

@@ -13,13 +13,11 @@ from typing import IO
 
 import pytest
 
-from exporter.collectors.poller import Poller
 from exporter.delivery.send import has_reached_all
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.history.rows import Window
 from exporter.history.cluster_states import read_state
 from exporter.history.published import Expectations, read_topic_rows
-from exporter.history.recorder import History
 from exporter.history.spool import Spool, list_finished_files
 from exporter.history.tables import read_columns
 from exporter.storage.files import files_in, open_file, put
@@ -29,7 +27,6 @@ from tests.integration.serving import Exporter
 from tests.programs import Call
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.unit.expectations import MONDAY, by_clock, publish
-from tests.unit.readings import Collected
 from tests.unit.test_recorder import ORDERS, Bench
 from tests.waiting import until
 
@@ -56,10 +53,7 @@ class StoredBench(Bench):
     """A poller with history in object storage behind it."""
 
     def __init__(self, s3: S3Server, name: str) -> None:
-        super().__init__(s3.folder_of(name))
-        self.spool = Spool(s3.location(name), "exporter-1")
-        self.history = History("c", self.spool, exporter="exporter-1", window_seconds=300, poll_interval_seconds=30)
-        self.poller = Poller("c", self.source, [self.history, Collected()], self.clock)
+        super().__init__(s3.folder_of(name), spool=Spool(s3.location(name), "exporter-1"))
 
     def wait(self) -> None:
         """Go on: these tests see that no poll waits for storage."""
@@ -120,8 +114,8 @@ def test_history_waits_in_memory_while_storage_is_gone_or_refuses_and_is_written
     s3.kill()
     for _ in range(3):
         bench.poll(after=300.0, gained=1)
-    until(lambda: bench.history.counts.failed_writes.total() > 0, "a write that failed")
-    (reason,) = bench.history.counts.failed_writes
+    until(lambda: bench.counted("write_failures"), "a write that failed")
+    (reason,) = bench.counted("write_failures")
     assert reason.startswith("the storage does not answer")
     s3.start("--readonly")
     bench.poll(after=300.0, gained=1)
@@ -132,7 +126,7 @@ def test_history_waits_in_memory_while_storage_is_gone_or_refuses_and_is_written
     s3.restart()
     bench.history.flush(bench.clock.now())
     assert [row["records"] for row in bench.rows("windows")] == [1, 1, 1, 1, 1]
-    assert bench.history.counts.dropped.total() == 0
+    assert bench.counted("windows_dropped") == {}
 
 
 def test_storage_that_does_not_answer_holds_up_no_poll_and_a_read_for_seconds(s3: S3Server) -> None:

@@ -39,7 +39,7 @@ class AheadClock(SystemClock):
 class Watch:
     """The exporter's own source and poller on the topics a test names."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one of a source or a poller
         self,
         bootstrap: str,
         include: Sequence[str],
@@ -49,6 +49,7 @@ class Watch:
         sinks: Sequence[SnapshotSink] = (),
         earliest_polls: int = 1,
         metadata_seconds: float = 0.0,
+        worth_batching: int | None = None,
         iam: AwsIam | None = None,
         **properties: Any,
     ) -> None:
@@ -60,6 +61,7 @@ class Watch:
             request_timeout=timeout,
             include=include,
             budget=budget,
+            worth_batching=worth_batching,
         )
         self._poller = Poller(
             "test",

@@ -14,6 +14,7 @@ from exporter.history.cluster_states import LastState
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.history.tables import name_of
+from exporter.metrics.self_metrics import SelfMetrics
 from tests.spark.story import World, at
 from tests.unit.readings import ManualClock, TableSource
 
@@ -65,7 +66,8 @@ def run_exporter(
     spool = (_OneFile if settings.in_one_file else Spool)(world.history, exporter)
     # Polls of days follow each other in seconds here, faster than the thread that writes them on an idle machine.
     given = {"window_seconds": settings.window, "poll_interval_seconds": settings.pace, "max_pending": 100_000}
-    history = History(world.cluster, spool, exporter=exporter, last=last, **given)  # type: ignore[arg-type]
+    own = SelfMetrics("0")
+    history = History(world.cluster, spool, exporter=exporter, own=own, last=last, **given)  # type: ignore[arg-type]
     poller = Poller(world.cluster, source, [history], clock, state=None if last is None else last.state)
     left = dict(steps or {})
     while clock.time < until:

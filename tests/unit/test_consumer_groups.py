@@ -11,6 +11,7 @@ import pytest
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain.groups.consumer_groups import Description, GroupList, GroupOffsets, GroupState, NoTimeLag
+from exporter.domain.groups.positions import outcomes
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import GroupRole, GroupSweep
 from exporter.domain.polls.metadata import Membership
@@ -36,9 +37,7 @@ class Cluster:
     log_starts: dict[TopicPartition, Answer] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
-    unlisted: Counter[Reason] = field(default_factory=Counter)
     all_visible: bool | None = True
-    others: frozenset[str] | None = frozenset()
     error: SourceError | None = None
     seconds: float = 0.0
     requests: list[str] = field(default_factory=list)
@@ -56,7 +55,7 @@ class Cluster:
         if self.error is not None:
             raise self.error
         self.asked["list"] += 1
-        return GroupList(frozenset(self.offsets) - self.hidden, self.unlisted, self.all_visible, self.others)
+        return GroupList(frozenset(self.offsets) - self.hidden, {}, self.all_visible, frozenset())
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
         known = {name: self.described.get(name, Description(GroupState.STABLE, 1, frozenset("a"))) for name in names}
@@ -119,7 +118,7 @@ def test_committed_offsets_come_before_the_ends_of_logs(cluster: Cluster) -> Non
         "g": Group(GroupState.STABLE, 1, {A: GroupPartition(60, lag=40, lost=0)}, frozenset("a"))
     }
     assert (sweep.read, sweep.complete) == (1, True)
-    assert (sweep.partitions, sweep.lookups) == ({"ok": 1}, {"latest": 1})
+    assert (outcomes(sweep.positions.reason), sweep.lookups) == ({"ok": 1}, {"latest": 1})
 
 
 def test_an_offset_past_the_end_of_the_log_is_no_lag_of_0(cluster: Cluster) -> None:
@@ -128,7 +127,7 @@ def test_an_offset_past_the_end_of_the_log_is_no_lag_of_0(cluster: Cluster) -> N
     sweep = watch_of(cluster).sweep()
     past_end = GroupPartition(130, reason=NoTimeLag.PAST_END, past_end=30)
     assert groups_of(sweep)["g"].partitions == {A: past_end, B: GroupPartition(100, 0, 0)}
-    assert sweep.partitions == {"ok": 1, NoTimeLag.PAST_END: 1}
+    assert outcomes(sweep.positions.reason) == {"ok": 1, NoTimeLag.PAST_END: 1}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster
         A: GroupPartition(60, lag=40, lost=0),
         B: GroupPartition(7, reason=Reason.NOT_LEADER),
     }
-    assert sweep.partitions == {"ok": 1, Reason.NOT_LEADER: 1}
+    assert outcomes(sweep.positions.reason) == {"ok": 1, Reason.NOT_LEADER: 1}
 
 
 def test_a_leader_that_gives_no_answer_is_waited_for_once_in_a_sweep(cluster: Cluster) -> None:
@@ -180,7 +179,7 @@ def test_a_leader_that_gives_no_answer_is_waited_for_once_in_a_sweep(cluster: Cl
     for requests in (1, 2):
         sweep = watch.sweep()
         assert cluster.ends_requested == requests
-        assert sweep.partitions == {Reason.LEADER_UNREACHABLE: 2 * GROUPS_AT_A_TIME}
+        assert outcomes(sweep.positions.reason) == {Reason.LEADER_UNREACHABLE: 2 * GROUPS_AT_A_TIME}
 
 
 def test_a_group_that_cannot_be_read_is_shown_as_it_was_and_then_no_more(cluster: Cluster) -> None:
@@ -211,21 +210,15 @@ def test_a_group_that_is_gone_leaves_at_once(cluster: Cluster) -> None:
     assert within.complete and after.complete
 
 
-@pytest.mark.parametrize("down", [False, True], ids=["a broker gave no list", "no broker answers"])
-def test_groups_that_a_sweep_could_not_list_are_kept_for_a_while(cluster: Cluster, down: bool) -> None:
-    """A list that lacks a broker proves of no group that it is gone; after the sweeps allowed it leaves."""
+def test_groups_that_a_sweep_could_not_list_are_kept_for_a_while(cluster: Cluster) -> None:
+    """Where no broker answers none is gone; after the sweeps allowed each leaves."""
     watch = watch_of(cluster, missed_sweeps=1)
     watch.sweep()
-    if down:
-        cluster.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
-    else:
-        cluster.hidden.add("g")
-        cluster.unlisted[Reason.LEADER_UNREACHABLE] = 1
+    cluster.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
     sweeps = [watch.sweep() for _ in range(2)]
     assert [list(groups_of(sweep)) for sweep in sweeps] == [["g"], []]
     assert not any(sweep.complete for sweep in sweeps)
-    why = (Reason.CLUSTER_UNREACHABLE, "no broker") if down else (None, "")
-    assert (sweeps[0].reason, sweeps[0].problem) == why
+    assert (sweeps[0].reason, sweeps[0].problem) == (Reason.CLUSTER_UNREACHABLE, "no broker")
 
 
 def test_members_that_cannot_be_learnt_leave_lag_known(cluster: Cluster) -> None:
@@ -245,13 +238,6 @@ def test_members_that_cannot_be_learnt_leave_lag_known(cluster: Cluster) -> None
     assert (lags(sweep), sweep.failures) == ({"g": {A: 40}}, {Reason.TIMED_OUT: 1})
 
 
-def test_a_topic_that_a_member_has_is_read_though_nothing_is_committed(cluster: Cluster) -> None:
-    """One that it only committed in is left, as long as the group has a member."""
-    cluster.described["g"] = Description(GroupState.STABLE, 2, frozenset("b"))
-    sweep = watch_of(cluster).sweep()
-    assert readers(sweep, "a", "b") == {"a": {"g": GroupRole.COMMITTED}, "b": {"g": GroupRole.ASSIGNED}}
-
-
 def test_a_group_that_rebalances_keeps_what_it_had_assigned(cluster: Cluster) -> None:
     """Nobody says what its members read then; of a topic that it had not, it is unknown whether it reads it."""
     watch = watch_of(cluster)
@@ -262,14 +248,6 @@ def test_a_group_that_rebalances_keeps_what_it_had_assigned(cluster: Cluster) ->
         sweep = watch.sweep()
         assert dict(find_readers(sweep, "ab").list_groups(0)) == {"g": GroupRole.ASSIGNED}
         assert readers(sweep, "a", "b") == {"a": READ, "b": None}
-
-
-@pytest.mark.parametrize("others", [frozenset("s"), None])
-def test_groups_of_other_types_leave_open_who_reads_a_topic(cluster: Cluster, others: frozenset[str] | None) -> None:
-    """They do not say what they read: that nobody reads a topic is not known, that a group reads one is."""
-    cluster.others = others
-    sweep = watch_of(cluster).sweep()
-    assert (readers(sweep, "a", "b"), sweep.others) == ({"a": READ, "b": None}, others)
 
 
 def test_patterns_say_which_groups_are_asked_for() -> None:

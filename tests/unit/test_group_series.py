@@ -14,7 +14,7 @@ from exporter.metrics.catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.state.monitor import Monitor
 from tests.exposed import exposed
-from tests.groups import Group, GroupPartition, TimeLag, sweep_of
+from tests.groups import Group, GroupPartition, sweep_of
 from tests.monitors import monitor_of
 from tests.unit.readings import ManualClock
 from tests.unit.test_series import samples
@@ -26,7 +26,6 @@ SWEEP = sweep_of(
     {"billing": BILLING},
     taken_at=1_000_000.0,
     duration_seconds=0.5,
-    partitions={"ok": 2},
     lookups={"latest": 2},
     read=1,
 )
@@ -72,51 +71,6 @@ def test_members_and_state_that_are_not_known_have_no_sample() -> None:
     found = names(sweep_of("prod", {"billing": replace(BILLING, state=None, members=None, reason=Reason.UNAUTHORIZED)}))
     assert "lag" in found
     assert not found & {"members", "state"}
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"failures": {Reason.NO_COORDINATOR: 1}},
-        {"unlisted": {Reason.TIMED_OUT: 1}},
-        {"reason": Reason.CLUSTER_UNREACHABLE},
-        {"all_visible": False},
-        {"all_visible": None},
-    ],
-    ids=["a group failed", "a broker gave no list", "no broker answered", "groups are hidden", "who knows"],
-)
-def test_how_many_groups_read_a_topic_is_known_of_whole_sweeps_only(changes: dict[str, object]) -> None:
-    """Nobody is said to read a topic nobody reads where a group may have been missed; what was read is shown."""
-    found = names(replace(SWEEP, **changes))  # type: ignore[arg-type]
-    assert "topic_consumergroups" not in found
-    assert "lag" in found
-
-
-STALLED = GroupPartition(7, 3, 0, time_lag=TimeLag(20.0, 0.5, stalled=True))
-
-
-@pytest.mark.parametrize(
-    "groups",
-    [
-        {"billing": BILLING, "late": BILLING},
-        {"late": replace(BILLING, members=None)},
-        {"billing": replace(BILLING, state=GroupState.EMPTY, members=0)},
-        {"billing": replace(BILLING, partitions={B: GroupPartition(9, 1, 2)}), "late": BILLING},
-        {"billing": replace(BILLING, partitions={A: STALLED}, read_at=1_000_060.0)},
-        {"billing": replace(BILLING, partitions={A: replace(STALLED, time_lag=TimeLag(30.0, 0.5))}, read_at=1e6)},
-        {},
-    ],
-)
-def test_what_is_kept_from_earlier_sweeps_is_never_seen(groups: dict[str, Group]) -> None:
-    """After any sweeps the text is that of series which saw the last one alone."""
-    stalled = replace(BILLING, partitions={A: STALLED}, read_at=1_000_000.0)
-    for earlier in ({"billing": BILLING}, {"billing": stalled}, {"billing": BILLING, "gone": BILLING}):
-        reused, fresh = GroupSeries("prod"), GroupSeries("prod")
-        reused.update(sweep_of("prod", earlier), ["orders"])
-        reused.update(sweep_of("prod", groups), ["orders", "unread"])
-        fresh.update(sweep_of("prod", groups), ["orders", "unread"])
-        shown_, wanted = (exposed({"prod": one}, 1_000_090.0, GROUP_METRICS) for one in (reused, fresh))
-        assert shown_ == wanted
 
 
 def swept(clock: ManualClock) -> Monitor:

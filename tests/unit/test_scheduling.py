@@ -36,20 +36,6 @@ def test_a_job_that_fails_is_run_again(scheduler: Scheduler, caplog: pytest.LogC
     assert "upkeep: internal error" in caplog.text
 
 
-def test_a_job_with_nothing_to_do_yet_is_run_soon_again(scheduler: Scheduler) -> None:
-    """It need not wait for its interval of an hour."""
-    runs = threading.Semaphore(0)
-
-    def job() -> bool:
-        runs.release()
-        return False
-
-    scheduler.add_job(3600.0, "groups", job)
-    scheduler.start()
-    assert runs.acquire(timeout=30)
-    assert runs.acquire(timeout=30)
-
-
 def test_a_job_never_runs_twice_at_a_time_and_holds_up_no_other(scheduler: Scheduler) -> None:
     """While one hangs its next runs are left out, and the others go on."""
     hangs, let_go, others, started = threading.Event(), threading.Event(), threading.Semaphore(0), []

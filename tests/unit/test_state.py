@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,6 @@ from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation
 from exporter.history.published import Publication
 from exporter.metrics.catalogue import CATALOGUE
-from exporter.metrics.series import ClusterSeries
 from exporter.state.monitor import Monitor
 from tests.groups import Group, GroupPartition, sweep_of
 from tests.judging import table_of
@@ -48,7 +46,6 @@ SWEEP = sweep_of(
     },
     taken_at=NOW + 31,
     duration_seconds=0.25,
-    partitions={"ok": 2},
     lookups={"earliest": 2, "latest": 2},
     read=1,
 )
@@ -144,32 +141,15 @@ def test_what_was_never_published_has_no_time() -> None:
     assert "topic_liveness_last_successful_poll_timestamp_seconds{" not in text
 
 
-def during_a_withdrawal(monkeypatch: pytest.MonkeyPatch, job: Callable[[], object]) -> threading.Thread:
-    """Start a job when the next series are withdrawn, and withdraw them once it had time to go on."""
-    thread, withdraw = threading.Thread(target=job), ClusterSeries.withdraw
-
-    def withdraw_late(series: ClusterSeries) -> None:
-        if thread.ident is None:
-            thread.start()
-            thread.join(0.3)
-        withdraw(series)
-
-    monkeypatch.setattr(ClusterSeries, "withdraw", withdraw_late)
-    return thread
-
-
-def test_a_hung_poller_is_shown_as_down_and_a_poll_that_ends_during_that_scrape_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hung_poller_is_shown_as_down_and_a_poll_that_ends_is_shown() -> None:
     """The age of the last poll takes the cluster down. The first good poll after it has its series at once."""
     monitor, poller, _, clock = scene()
     poller.poll()
     clock.time += 1000
-    poll = during_a_withdrawal(monkeypatch, poller.poll)
     text = monitor.metrics().decode()
     assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
     assert "kafka_topic" not in text
-    poll.join(30)
+    poller.poll()
     text = monitor.metrics().decode()
     assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0' in text
     assert "kafka_topic_verdict{" in text

@@ -65,8 +65,6 @@ class GroupSweep:
     """Groups that are no consumer groups: which topics they read is unknown. None: there may be some."""
     failures: Mapping[Reason, int] = field(default_factory=dict)
     """Groups that could not be read in this sweep, by reason."""
-    partitions: Mapping[str, int] = field(default_factory=dict)
-    """Committed partitions of this sweep by outcome: ``ok``, or the reason why their lag is unknown."""
     time_lags: Mapping[str, int] = field(default_factory=dict)
     """Committed offsets by outcome: ``ok``, or the reason why there is no time lag; empty where none is measured."""
     lookups: Mapping[str, int] = field(default_factory=dict)
