@@ -47,7 +47,7 @@ bench: $(READY) java  ## print what the exporter costs with 8,000 partitions of 
 bench-scale: $(READY)  ## print what it costs with 100,000 partitions of a fake cluster, and a further cluster (needs Go)
 	$(BIN)/python -m tests.bench.exporter $(ARGS)
 
-bench-outage: $(READY) java  ## print what a poll takes with one of three brokers gone, and what outages and kills do to exporters
+bench-outage: $(READY) java  ## print what exporters survive: outages of their broker, kills of their client
 	$(BIN)/python -m tests.bench.outage $(ARGS)
 
 bench-kills: $(READY) java  ## count torn files, duplicate rows and lost seconds when serve and rollup are killed

@@ -1,9 +1,4 @@
-"""What a poll of three real brokers takes when one is gone, what it asks when 1 % move, and what exporters survive.
-
-Run by ``make bench-outage``. Seconds are those of the exporter's own poll with its default settings; requests are
-counted on the wire, to all brokers and of every kind. While a broker is gone each poll is a row of its own: the first
-finds it out, and the cluster takes some seconds to name no leader for the partitions of one that is dead.
-"""
+"""What exporters survive: outages of their broker, and kills of their Kafka client. Run by ``make bench-outage``."""
 
 from __future__ import annotations
 
@@ -24,19 +19,10 @@ import confluent_kafka
 from confluent_kafka import Consumer
 from prometheus_client.samples import Sample
 
-from exporter.clock import SystemClock
-from exporter.collectors.poller import Poller
-from exporter.domain.polls.readings import TopicPartition
-from exporter.domain.polls.table import Snapshot
-from exporter.factory.sources import WORTH_BATCHING
-from exporter.kafka.process import OFFSETS, ClientProcess, RemoteClient
-from exporter.settings.schema import PollSettings
-from tests.bench.running import Writer, WrongFiguresError, kafka_jars, say, show
+from tests.bench.running import Writer, WrongFiguresError, kafka_jars, say
 from tests.demo.broker import Broker
 from tests.integration.serving import Exporter
-from tests.tables import Rows
-from tests.trio import Trio, frozen
-from tests.views import readings_of
+from tests.trio import frozen
 from tests.workbench import Workbench
 
 TOPIC, PARTITIONS, GROUPS = "spread", 30, 20
@@ -45,20 +31,6 @@ SERIES = {"kafka_topic_partition_current_offset": PARTITIONS, "kafka_consumergro
 
 FROZEN_SECONDS = 21.0
 """Past the 20 s after which an exporter stayed blind for good once."""
-
-
-def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, interval: float) -> RemoteClient:
-    """Return what polls the topic, with default settings otherwise."""
-    return RemoteClient(
-        process,
-        OFFSETS,
-        limit=2 * (interval + request_timeout) + 5,
-        worth_batching=WORTH_BATCHING,
-        properties={"bootstrap.servers": bootstrap},
-        request_timeout=request_timeout,
-        include=[TOPIC],
-        budget=interval,
-    )
 
 
 @dataclass(slots=True)
@@ -196,69 +168,16 @@ def survive(jars: Path, folder: Path, outages: int, kills: int, exporters: int =
             return watched.conclude()
 
 
-class Bench:
-    """Polls a trio as the exporter does."""
-
-    def __init__(self, trio: Trio) -> None:
-        poll = PollSettings()
-        self._trio = trio
-        source = poll_source(ClientProcess("bench"), trio.bootstrap, poll.request_timeout, poll.interval)
-        self._poller = Poller("bench", source, [], SystemClock(), metadata_seconds=2 * poll.interval)
-
-    def poll(self, step: str) -> tuple[str, ...]:
-        """Poll once, and return a row. Raises WrongFiguresError where the cluster as a whole gave nothing."""
-        before = self._trio.requests
-        snapshot = self._poller.poll()
-        if not isinstance(snapshot, Snapshot):
-            raise WrongFiguresError(f"{step}: the poll failed: {snapshot.detail}")
-        unread = Counter(str(each.reason) for each in readings_of(snapshot).values() if each.latest is None)
-        counts = (
-            self._trio.requests - before,
-            sum(snapshot.lookups.values()),
-            len(readings_of(snapshot)) - unread.total(),
-        )
-        why = ", ".join(f"{reason} {count}" for reason, count in sorted(unread.items()))
-        return (step, f"{snapshot.duration_seconds:.2f}", *map(str, counts), why)
-
-
-def measure(trio: Trio, partitions: int, polls: int) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each poll; ``partitions`` is a multiple of 3, ``polls`` is how many while a broker is gone."""
-    trio.create(TOPIC, partitions // 3)
-    keys = [TopicPartition(TOPIC, number) for number in range(partitions)]
-    for _ in range(2):
-        trio.workbench.write([(*key, time.time()) for key in keys])
-        time.sleep(0.002)  # another millisecond: equal times prove nothing of a broker
-    bench = Bench(trio)
-    yield bench.poll("all well, first poll")
-    yield bench.poll("all well, nothing moved")
-    trio.workbench.write([(*key, time.time()) for key in keys[::100]])
-    yield bench.poll("all well, 1 % moved")
-    for name, gone in (("cut off", trio.cut_off), ("dead", trio.dead)):
-        with gone():
-            for number in range(polls):
-                yield bench.poll(f"third {name}, poll {number + 1}")
-        trio.workbench.await_leaders(TOPIC, partitions)
-        yield bench.poll(f"after {name}")
-
-
 def main() -> int:
-    """Print the table."""
+    """Print what they survived."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--partitions", type=int, default=3000, help="how many partitions, a multiple of 3")
-    parser.add_argument("--polls", type=int, default=3, help="polls while a broker is gone")
     parser.add_argument("--outages", type=int, default=6, help="how often the broker of three exporters goes")
     parser.add_argument("--kills", type=int, default=6, help="how often the Kafka client of one of them is killed")
     given = parser.parse_args()
-    if given.partitions < 3 or given.partitions % 3 or given.polls < 1:
-        parser.error("--partitions must be a multiple of 3, and --polls at least 1")
     jars = kafka_jars()
-    with tempfile.TemporaryDirectory() as folder, Trio(Path(folder), jars) as trio:
-        rows: Rows = [("poll", "seconds", "requests", "look-ups", "read", "unread")]
-        rows += measure(trio, given.partitions, given.polls)
-    show(f"Three brokers, {given.partitions} partitions, default settings", rows)
     with tempfile.TemporaryDirectory() as folder:
         survived = survive(jars, Path(folder), given.outages, given.kills)
-    print(f"\nThree exporters: {given.outages} outages of their broker, {given.kills} kills of a client")
+    print(f"Three exporters: {given.outages} outages of their broker, {given.kills} kills of a client")
     print(f"polled, swept and showed every series within a minute: after {survived.whole_after}")
     print(f"scrapes: {survived.scrapes}, of them with a false verdict: {survived.false_verdicts}")
     print(f"polls: {survived.polls}; clients replaced: {survived.restarts}; exporters that ended: 0")

@@ -205,24 +205,3 @@ def test_it_ends_with_the_exporter(ended: str) -> None:
             exporter.kill()
         exporter.wait(20)
     until(lambda: not _runs(pid), "it ended")
-
-
-def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, logged_warnings: Callable[[], list[str]]) -> None:
-    """Not on its command line, not in its environment, and not in the log."""
-    secret = "not-to-be-seen"  # noqa: S105 - a canary
-    client = Client(cluster.bootstrap)
-    source = client.add(
-        NOBODY,
-        properties={
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "liveness",
-            "sasl.password": secret,
-        },
-    )
-    with pytest.raises(SourceError) as failed:
-        source.metadata()
-    folder = Path(f"/proc/{client.process.pid}")
-    assert secret not in (folder / "cmdline").read_text() + (folder / "environ").read_text(errors="replace")
-    assert secret not in "\n".join([*logged_warnings(), failed.value.detail])
-    client.process.close()

@@ -9,18 +9,17 @@ from pathlib import Path
 
 import kafka
 import pytest
-from confluent_kafka import Consumer
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 
 from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.polls.readings import Reason, TopicPartition
 from tests.demo.broker import Broker
-from tests.groups import Group, GroupPartition, groups_of
+from tests.groups import GroupPartition, groups_of
 from tests.integration.kafka import DAY_AGO
 from tests.integration.kafka_tools import kafka_tool
 from tests.integration.sweeping import Swept, commit, forget, member, sweeping
-from tests.workbench import QUIET, Workbench
+from tests.workbench import Workbench
 
 STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY}
 
@@ -41,41 +40,6 @@ def swept(workbench: Workbench, name: str) -> Iterator[Swept]:
     for topic in workbench.admin.list_topics(timeout=10).topics:
         if topic.startswith(name):
             workbench.delete(topic)
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_is_known_by_either_protocol(workbench: Workbench, swept: Swept, name: str, protocol: str) -> None:
-    """State, members, offset and lag of a classic and of a KIP-848 group; it is empty when its member has left."""
-    topic = f"{name}-{protocol}"
-    workbench.create(topic)
-    workbench.write([(topic, 0, DAY_AGO)] * 5)
-    position = {TopicPartition(topic, 0): GroupPartition(3, lag=2, lost=0)}
-    with member(workbench.bootstrap, topic, topic, 3, protocol):
-        assert groups_of(swept.sweep()) == {topic: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
-    assert groups_of(swept.sweep()) == {topic: Group(GroupState.EMPTY, 0, position)}
-
-
-def test_lag_counts_what_an_open_transaction_wrote(workbench: Workbench, swept: Swept, name: str) -> None:
-    """Lag counts what an open transaction wrote, which a group that reads committed records cannot pass.
-
-    Once it is over the marker is left, which no consumer commits past before the next record comes.
-    """
-    key = TopicPartition(name, 0)
-    workbench.create(name)
-    workbench.write([(name, 0, DAY_AGO)] * 2)
-    producer = workbench.write_transaction(name, 0, DAY_AGO, name)
-    settings = {"bootstrap.servers": workbench.bootstrap, "group.id": name, "auto.offset.reset": "earliest"}
-    reader = Consumer({**settings, "isolation.level": "read_committed", **QUIET})
-    reader.subscribe([name])
-    assert [reader.poll(60) is not None for _ in range(2)] == [True, True]
-    reader.commit(asynchronous=False)
-    assert swept.positions()[name] == {key: GroupPartition(2, lag=1, lost=0)}
-    producer.commit_transaction(30)
-    last = reader.poll(60)
-    assert last is not None
-    reader.commit(last, asynchronous=False)
-    workbench.until(lambda: swept.positions()[name] == {key: GroupPartition(3, lag=1, lost=0)})
-    reader.close()
 
 
 def test_topics_and_groups_that_are_gone_leave_no_series(workbench: Workbench, swept: Swept, name: str) -> None:

@@ -58,7 +58,8 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(tmp_path: 
         refused = 'topic_liveness_polls_total{kafka_cluster="prod",outcome="authentication-failed"}'
         until(lambda: refused in serving.metrics(), "a refusal")
         texts += [serving.page(path).text for path in ("/", "/metrics", "/-/ready", "/-/healthy")]
-        texts += [Path(f"/proc/{serving.process.pid}/{name}").read_text() for name in ("cmdline", "environ")]
+        for pid in (serving.process.pid, *serving.clients()):
+            texts += [Path(f"/proc/{pid}/{name}").read_text() for name in ("cmdline", "environ")]
         serving.write(SECRET)
         until(lambda: serving.value("topic_liveness_cluster_up") == 1, "the new password in use")
         until(lambda: serving.good("group_sweeps") > 0, "and by sweeps over groups")

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.domain.polls.readings import Reason, State, TopicPartition
+from tests.groups import groups_of
 from tests.integration.secured import (
     DAY_AGO,
     SECRET,
@@ -20,7 +21,8 @@ from tests.integration.secured import (
     documented_rights,
     token_endpoint,
 )
-from tests.integration.watch import seen
+from tests.integration.sweeping import Swept, commit
+from tests.integration.watch import seen, watching
 from tests.views import readings_of
 from tests.waiting import until
 
@@ -121,6 +123,28 @@ def test_half_of_the_topics_forbidden(secured: Secured, logged_warnings: Callabl
     assert len(readings_of(watched.poll())) == 4
     secured.bench.delete("half-3")
     until(lambda: "half-3" not in watched.poll().metadata.topics, "what is deleted is gone, with the right to see it")
+
+
+def test_groups_without_the_right_are_absent_and_that_is_logged(
+    secured: Secured, logged_warnings: Callable[[], list[str]]
+) -> None:
+    """The one allowed is shown; others may be hidden, so nobody knows how many read a topic. One line says so."""
+    for group in ("allowed", "forbidden"):
+        commit(secured.broker.bootstrap, group, {TOPIC: 0})
+    secured.add_user("sees-one")
+    secured.grant("sees-one", documented_rights())
+    secured.grant("sees-one", [(AclOperation.DESCRIBE, "allowed")], ResourceType.GROUP)
+    properties = secured.by_password(user="sees-one")
+    swept = Swept(str(properties.pop("bootstrap.servers")), "orders", ".*", timeout=30.0, properties=properties)
+    secured.bench.until(lambda: set(groups_of(swept.attempt())) == {"allowed"})
+    monitor = watching()
+    for sweep in [swept.attempt() for _ in range(2)]:
+        monitor.take_sweep(sweep)
+        assert (sweep.all_visible, sweep.complete) == (False, True)
+    assert "kafka_topic_consumergroups" not in swept.shown() + monitor.metrics().decode()
+    line = "cluster test: consumer groups may be hidden, so it is unknown how many read a topic"
+    assert logged_warnings() == [f"{line}; next step: grant DESCRIBE on groups"]
+    swept.close()
 
 
 def changed(properties: Properties, **changes: str) -> Properties:

@@ -95,7 +95,10 @@ def test_every_kind_of_log(workbench: Workbench, exporter: Swept, name: str) -> 
 
 
 def test_transactions(workbench: Workbench, exporter: Swept, name: str) -> None:
-    """Behind an open transaction the lag is that of its first record; behind a last marker it is the marker's age."""
+    """Behind an open transaction the lag is that of its first record; behind a last marker it is the marker's age.
+
+    What an open transaction wrote counts, and so does the marker: no consumer commits past it before the next record.
+    """
 
     def position() -> GroupPartition:
         return exporter.positions()[name][TopicPartition(name, 0)]
@@ -109,6 +112,7 @@ def test_transactions(workbench: Workbench, exporter: Swept, name: str) -> None:
     producer = workbench.write_transaction(name, 0, time.time() - HOUR, name)
     commit(workbench.bootstrap, name, {name: 0})
     assert lag().seconds == pytest.approx(HOUR, abs=120)
+    assert (position().lag, position().lost) == (1, 0)
     producer.commit_transaction(30)
     commit(workbench.bootstrap, name, {name: 1})
     workbench.until(lambda: position().lag == 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from spark_rollups.store.lock import Lease
 from tests.delta import note_upkeep, table_size
 from tests.programs import Call, cache_folder
 from tests.s3 import SECRET, S3Server
-from tests.slow_line import SlowLine
 from tests.spark.stored import (
     END,
     IMPATIENT_JOB,
@@ -26,6 +26,7 @@ from tests.spark.stored import (
     start_rollup,
     story,
 )
+from tests.trio import Wire
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(600)
@@ -103,23 +104,24 @@ def test_a_rollup_cut_off_and_one_killed_are_completed_by_the_next_which_says_wh
     assert not (folder / "published" / "current.json").exists()
     unneeded = leave_unneeded(folder)
     note_upkeep(folder)
-    with SlowLine(server.url, 0.05) as line:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", line.url)
+    with closing(Wire(server.url.removeprefix("http://"))) as line:
+        line.delay = 0.05
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{line.address}")
         with start_rollup("rolled", "--as-of", END, "--report", job=("-c", IMPATIENT_JOB)) as completing:
             begun = folder / "tables" / "streams" / "_delta_log"
             until(lambda: any(begun.glob("*.json")) or completing.poll() is not None, "a commit", 420)
             assert completing.poll() is None, completing.communicate()
             # A lease that is renewed as slowly must not expire.
-            line.seconds, before = 0.6, line.passed
+            line.delay, before = 0.6, line.passed
             assert completing.stdout is not None and completing.stderr is not None
             output = ""
             for text in completing.stdout:
                 output += text
                 if text.endswith("  so far\n") and line.passed >= before + 5:
-                    line.seconds = 0.05
+                    line.delay = 0.05
             problem = completing.stderr.read()
         assert (completing.returncode, problem) == (0, ""), output
-        assert line.seconds == 0.05, output
+        assert line.delay == 0.05, output
         require_whole(server, "rolled")
     only_stages("".join(text for text in output.splitlines(keepends=True) if "/published/reports/" not in text))
     assert "nothing past its retention\n" in output and not unneeded.exists()

@@ -17,13 +17,10 @@ from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
-from exporter.history.published import Publication
 from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 from tests.demo.broker import free_port
-from tests.judging import table_of
 from tests.monitors import monitor_of
-from tests.unit.expectations import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 ORDERS = TopicPartition("orders", 0)
@@ -99,35 +96,6 @@ def test_a_sink_that_fails_costs_no_other_sink() -> None:
     assert isinstance(outcome, PollFailure)
     assert deaf.failures == [outcome]
     assert (len(well.snapshots), well.failures) == (1, [])
-
-
-def test_each_cluster_is_withdrawn_after_its_own_number_of_missed_polls() -> None:
-    """With ``missed_polls`` 1 the series of one go while those of another, down for as long, are still shown."""
-    pair = Pair()
-    pair.poll()
-    for source in pair.sources.values():
-        source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
-    for _ in range(3):
-        pair.poll()
-    assert any(line.startswith("kafka_topic") for line in pair.series("good"))
-    assert pair.series("bad") == {'topic_liveness_cluster_up{kafka_cluster="bad"} 0.0'}
-
-
-def test_what_history_promises_of_a_topic_holds_in_its_cluster_only() -> None:
-    """Topics of one name in two clusters: the one with an expectation is dead, the other goes on learning."""
-    source = TableSource({})
-    pair = Pair(source)
-    now = pair.clock.now()
-    source.offsets[ORDERS] = (0, 7, now - 6 * HOUR)
-    common: dict[str, object] = {"cluster": "bad", "as_of": now, "end_offset": 7, "verdict": "dead"}
-    rows = [by_wall(partition=number, last_advance=now - 6 * HOUR, **common) for number in (0, None)]
-    pair.monitor.take_expectations(Publication(now, now, {"topic": 2.0}, table_of(rows)), None)
-    pair.poll()
-    verdicts = {line for cluster in pair.sources for line in pair.series(cluster) if "kafka_topic_verdict" in line}
-    assert verdicts == {
-        'kafka_topic_verdict{kafka_cluster="bad",topic="orders",verdict="dead",owner="",severity="critical"} 1',
-        'kafka_topic_verdict{kafka_cluster="good",topic="orders",verdict="learning",owner="",severity="critical"} 1',
-    }
 
 
 def closed(count: int, tmp_path: Path, request_timeout: str) -> Settings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +15,6 @@ from exporter.domain.groups.consumer_groups import Description, GroupState
 from exporter.domain.polls.readings import Reason
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import NOBODYS, GroupReader
-from tests.waiting import until
 
 CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSUMER")
 
@@ -165,19 +164,6 @@ def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:
     assert connection.reconnected == 1
 
 
-def test_a_slow_group_holds_up_no_other() -> None:
-    """All others are asked while it takes its time."""
-    names, stable = [f"g{number}" for number in range(10)], described(ConsumerGroupState.STABLE)
-    connection = Connection(dict.fromkeys(names, stable), silent={"g0"}, patience=10.0)
-    with ThreadPoolExecutor(1) as beside:
-        answers = beside.submit(reader_of(connection).describe, names)
-        try:
-            until(lambda: connection.described == names, "all are asked", seconds=5)
-        finally:
-            connection.hanging["g0"].set_result(stable)
-        assert set(answers.result(10)) == set(names)
-
-
 @pytest.mark.parametrize(
     ("probe", "visible"),
     [
@@ -199,13 +185,17 @@ def test_a_group_that_nobody_has_tells_whether_all_are_visible(probe: object, vi
     assert groups.all_visible is visible
 
 
-def test_a_list_that_fails_as_a_whole_lacks_every_broker() -> None:
-    """Nothing is known of any group then, and none is taken for gone."""
-    groups = reader_of(Connection(listing=failed(KafkaError._TIMED_OUT))).list_groups()  # noqa: SLF001 - its name
-    assert (groups.names, groups.unlisted, groups.all_visible) == (frozenset(), {Reason.TIMED_OUT: 2}, None)
-
-
-def test_groups_whose_partition_nobody_leads_may_be_missing() -> None:
-    """Every broker that is there may list its groups, and those of the one that died are listed by none."""
-    connection = Connection(listing=SimpleNamespace(valid=[], errors=[]), leaders=(1, -1, 2, -1))
-    assert reader_of(connection).list_groups().unlisted == {Reason.NO_COORDINATOR: 2}
+@pytest.mark.parametrize(
+    ("listing", "leaders", "unlisted", "visible"),
+    [
+        (failed(KafkaError._TIMED_OUT), (1, 2), {Reason.TIMED_OUT: 2}, None),  # noqa: SLF001 - its name
+        (SimpleNamespace(valid=[], errors=[]), (1, -1, 2, -1), {Reason.NO_COORDINATOR: 2}, True),
+    ],
+    ids=["the list fails as a whole", "nobody leads a partition of the groups"],
+)
+def test_groups_that_no_broker_lists_may_be_missing(
+    listing: object, leaders: tuple[int, ...], unlisted: dict[Reason, int], visible: bool | None
+) -> None:
+    """None is taken for gone: every broker is counted, or every partition whose coordinator died."""
+    groups = reader_of(Connection(listing=listing, leaders=leaders)).list_groups()
+    assert (groups.names, groups.unlisted, groups.all_visible) == (frozenset(), unlisted, visible)

@@ -12,11 +12,11 @@ from typing import cast
 import confluent_kafka
 import numpy as np
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 import exporter.kafka.client
 from exporter.domain.polls.readings import END_OF_TIME, Reason, TopicPartition
-from exporter.kafka.errors import answers_of, reason_of
+from exporter.kafka.errors import answers_of
 from exporter.kafka.list_offsets import LATEST, Lookups
 from tests.lookup_answers import Answer, answer_at
 from tests.times import led, objects
@@ -120,26 +120,3 @@ def test_no_sentinel_leaves_the_kafka_rooms(result: tuple[int, int, int | None],
     assert [answer_at(answers_of([None, one, KafkaError(3)]), place) for place in range(3)] == [
         Answer(reason=Reason.MISSING_ANSWER), answer, Answer(reason=Reason.UNKNOWN_TOPIC)
     ]  # fmt: skip
-
-
-CODES = {
-    Reason.UNKNOWN_TOPIC: (3, 100),
-    Reason.NO_LEADER: (5, -156),
-    Reason.NOT_LEADER: (6, 74, 75),
-    Reason.TIMED_OUT: (7, -185),
-    Reason.LEADER_UNREACHABLE: (13, -195),
-    Reason.UNAUTHORIZED: (29,),
-    Reason.INVALID_REQUEST: (42,),
-    Reason.UNSUPPORTED_FORMAT: (43,),
-    Reason.STORAGE_ERROR: (56,),
-    Reason.AUTHENTICATION_FAILED: (58,),
-    Reason.OFFSET_NOT_AVAILABLE: (78,),
-    Reason.OTHER: (87, 999),
-}
-
-
-@pytest.mark.parametrize(("reason", "code"), [(reason, code) for reason in CODES for code in CODES[reason]])
-def test_every_error_code_has_a_reason(reason: Reason, code: int) -> None:
-    """Codes of the protocol and of librdkafka, raised or inside an answer, become one vocabulary."""
-    assert reason_of(KafkaException(KafkaError(code))) is reason
-    assert reason_of(KafkaError(code)) is reason

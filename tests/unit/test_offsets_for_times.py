@@ -9,11 +9,10 @@ import confluent_kafka
 import numpy as np
 import pytest
 
-from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import ANSWERED, Answers
 from exporter.kafka.list_offsets import EARLIEST, LATEST, Lookups
 from exporter.kafka.offsets_for_times import OffsetsForTimes
-from exporter.kafka.source import KafkaSource
 from tests.memberships import Partition, membership_of
 
 
@@ -97,17 +96,3 @@ def test_a_silent_leader_is_left_out_and_compared_once_it_answers(cluster: Clust
     batched.follow(membership, wanted=True)
     assert (batched.ask(LATEST, membership).reason == ANSWERED).all()
     assert cluster.made == 2
-
-
-def test_one_silent_leader_does_not_end_batching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole cluster would cost several times as much for as long as it hangs."""
-    source = KafkaSource({"bootstrap.servers": "127.0.0.1:1"}, worth_batching=1)
-    metadata = Metadata({1: "a", 2: "b"}, {"t": TopicInfo("id")}, membership=led_by(1, 2))
-    monkeypatch.setattr(source.reader, "read", lambda *_: metadata)
-    source.reader.has_offsets_topic = True
-    source.batched = OffsetsForTimes(cast("Lookups", Cluster()))
-    source.metadata()
-    source._lookups.unreachable = {2}  # noqa: SLF001 - what a poll would have found
-    source.metadata()
-    assert source.batched.consumer is not None
-    assert (source.batched.ask(LATEST, metadata.membership).reason == ANSWERED).tolist() == [True, False]

@@ -10,8 +10,8 @@ import pytest
 from exporter.collectors.poller import Poller
 from exporter.domain.formatting import duration
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo, restore_known
-from exporter.domain.polls.readings import PollFailure, Reason, State, TopicPartition
-from exporter.domain.polls.table import ClusterChange, Snapshot
+from exporter.domain.polls.readings import Reason, State, TopicPartition
+from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from tests.lookup_answers import Answer
 from tests.memberships import membership_of
@@ -186,21 +186,6 @@ def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
     assert (readings[added].last_advance, readings[added].polls_good) == (None, 1)
     source.offsets[A] = (0, 8, 100.0)
     assert polled.poll()[A].advanced_by == 0
-
-
-def test_records_of_another_cluster_are_no_advance_although_metadata_is_kept() -> None:
-    """Its id is asked for after the offsets of each poll: that poll failed and says why, and the next begins anew."""
-    polled = Polled(source := TableSource({A: (0, 5, 100.0)}, own_id="first"), metadata_seconds=60)
-    polled.poll()
-    source.own_id, source.offsets = "second", {A: (0, 9, 200.0), B: (0, 3, 200.0)}
-    failure = polled.poller.poll()
-    assert isinstance(failure, PollFailure)
-    assert failure.detail.startswith("another Kafka cluster answers than at the last poll")
-    changed_at = polled.clock.time
-    readings = polled.poll()
-    assert {key: (one.latest, one.advanced_by) for key, one in readings.items()} == {A: (9, 0), B: (3, 0)}
-    assert polled.last.metadata.cluster_id == "second"
-    assert polled.last.cluster_change == ClusterChange("first", changed_at)
 
 
 @pytest.mark.parametrize(

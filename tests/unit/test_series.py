@@ -13,7 +13,7 @@ from exporter.collectors.poller import Poller
 from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.verdicts import Verdict
-from exporter.metrics.catalogue import INSPECTED, PARTITION_METRICS, TOPIC_METRICS
+from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.series import ClusterSeries
 from exporter.settings.schema import MetricsSettings
 from tests.exposed import exposed
@@ -21,7 +21,7 @@ from tests.judging import Judgement
 from tests.lookup_answers import Answer
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 from tests.unit.readings import Collected, ManualClock, TableSource
-from tests.views import Inspected, Reading
+from tests.views import Reading
 
 ALL = [metric.switch for metric in PARTITION_METRICS if metric.switch is not None]
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -77,14 +77,6 @@ def test_what_is_not_known_has_no_sample() -> None:
     assert "NaN" not in text
 
 
-def test_staleness_rises_between_polls_and_is_never_negative() -> None:
-    """Ages are computed when served; a timestamp in the future is 0 old and named by its state."""
-    text, _ = shown(TableSource({A: (0, 5, 999_900.0), B: (0, 5, 2_000_000.0)}), ManualClock())
-    assert 'staleness_seconds{kafka_cluster="prod",topic="a",partition="0"} 110.000' in text
-    assert 'staleness_seconds{kafka_cluster="prod",topic="b",partition="0"} 0.000' in text
-    assert 'kafka_topic_partition_state{kafka_cluster="prod",topic="b",partition="0",state="future"} 1' in text
-
-
 def test_a_timestamp_that_offsets_contradict_is_no_staleness() -> None:
     """What the record says is shown, and that nothing was written since the last advance; no age follows from them."""
     text, _ = shown(TableSource({A: (0, 5, 1_000_100.0)}), clock := ManualClock())
@@ -128,26 +120,6 @@ def test_any_name_and_value_survives_the_text_format(topic: str, offset: int, ti
     assert found["kafka_topic_partition_last_record_timestamp_seconds", labels] == timestamp
     age = found["kafka_topic_partition_staleness_seconds", labels]
     assert math.isclose(age, max(0.0, 1_000_010.0 - timestamp), abs_tol=0.001)
-
-
-def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
-    """What one partition keeps back is unknown of the whole topic."""
-    inspected = {
-        TopicPartition("whole", 0): Inspected(10, 30),
-        TopicPartition("whole", 1): Inspected(5, 15),
-        TopicPartition("part", 0): Inspected(10, 30),
-        TopicPartition("part", 1): Inspected(5, None),
-        TopicPartition("quiet", 0): Inspected(0, 0),
-    }
-    snapshot = snapshot_of({key: replace(OBSERVED, inspected=each) for key, each in inspected.items()})
-    series = ClusterSeries("prod", partition_switches=[])
-    series.update(snapshot, assessment_of(snapshot))
-    names = {metric.name for metric in TOPIC_METRICS if metric.help.endswith(INSPECTED)}
-    found = samples(exposed({"prod": series}, snapshot.taken_at))
-    assert {(name, dict(labels)["topic"], value) for (name, labels), value in found.items() if name in names} == {
-        ("kafka_topic_disk_size_bytes", "whole", 45),
-        ("kafka_topic_disk_size_bytes", "quiet", 0),
-    }
 
 
 def test_the_owner_of_a_topic_is_that_of_the_last_poll() -> None:

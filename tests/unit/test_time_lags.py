@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import outcomes
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.polls.metadata import Membership, Metadata, TopicConfig
+from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.metrics.catalogue import GROUP_METRICS
@@ -268,25 +268,6 @@ def test_where_the_log_start_moved_what_is_left_counts(bench: Bench) -> None:
     bench.times.logs[A] = Log(records[59:], 100)
     assert lag(bench.measure(g={A: 60}, h={B: 60})).seconds == pytest.approx(2400, abs=60)
     assert set(bench.times.requests[before:]) == {A}
-
-
-def test_in_a_compacted_topic_the_next_record_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record at the offset may be gone from now on: then the first later one counts."""
-    bench.measure(g={A: 60})
-    before = len(bench.times.requests)
-    described = bench.table.described
-
-    def compacted() -> Metadata:
-        metadata = described()
-        config = TopicConfig("CreateTime", "compact", math.inf, remote_storage=False)
-        return replace(metadata, topics={name: replace(each, config=config) for name, each in metadata.topics.items()})
-
-    monkeypatch.setattr(bench.table, "described", compacted)
-    records = [record for record in minutely().records if not 58 <= record[0] < 70]
-    bench.times.logs[A] = Log(records, 100)
-    found = lag(bench.measure(g={A: 61}))
-    assert len(bench.times.requests) > before
-    assert found.seconds == pytest.approx(1800, abs=found.error_bound)
 
 
 def test_a_search_that_ended_at_the_present_is_made_again(bench: Bench) -> None:
