@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -67,7 +66,6 @@ class ReplicaSeries:
     def __init__(self, comparison: Comparison, before: ReplicaSeries | None = None) -> None:
         """``before`` are the series of the comparison before: what did not change is not rendered again."""
         self.comparison = comparison
-        self._unread: dict[NotCompared, ReplicaSeries] = {}
         codes, counts = np.unique(_state(comparison.lag)[0], return_counts=True)
         self.states = {_of_state(code): count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
         """How many partitions are in each state, for each reason."""
@@ -75,34 +73,24 @@ class ReplicaSeries:
         columns = {name: column(comparison.lag) for name, column in _COLUMNS.items()}
         self.shown = self.rendered.update((comparison.layout, comparison.targets), columns)
 
-    def withdraw(self, reason: NotCompared) -> ReplicaSeries:
-        """Return what is shown while one of the clusters is not read: nothing is known of any replica then."""
-        if reason not in self._unread:
-            self._unread[reason] = ReplicaSeries(self.comparison.unread(reason))
-        return self._unread[reason]
-
 
 class Replicas:
     """The series of all pairs of clusters. One thread compares each pair, and any may show them."""
 
     def __init__(self) -> None:
-        self._pairs: Mapping[tuple[str, str], ReplicaSeries] = {}
-        self._lock = threading.Lock()
-        """Held while a pair is replaced: pairs are compared, and rendered, beside each other."""
+        self._pairs: dict[tuple[str, str], ReplicaSeries] = {}
 
     def take(self, comparison: Comparison) -> None:
         """Show a comparison until the next one of its pair."""
         pair = comparison.source, comparison.target
-        series = ReplicaSeries(comparison, self._pairs.get(pair))
-        with self._lock:
-            self._pairs = {**self._pairs, pair: series}
+        self._pairs[pair] = ReplicaSeries(comparison, self._pairs.get(pair))
 
     def get_series(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
         """Return the series of each pair; nothing is known of replicas while one of the two clusters is not read."""
         shown = {}
-        for (source, target), series in self._pairs.items():
+        for (source, target), series in list(self._pairs.items()):
             reason = explain_unread(source, target, readable)
-            shown[source, target] = series if reason is None else series.withdraw(reason)
+            shown[source, target] = series if reason is None else ReplicaSeries(series.comparison.unread(reason))
         return shown
 
 

@@ -51,6 +51,7 @@ _SETTINGS = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 _LONGEST = 300.0
+_LEAST_SCRAPES = 20
 _POLL_TIMEOUT = 180.0
 _PAUSE = 0.02
 
@@ -58,61 +59,15 @@ Move = Callable[[float], None]
 """Has a share of the partitions move each ``MOVE_INTERVAL``, until it is called again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to measure: polls at each share of moving partitions, and how many seconds of scrapes.
+def measure(name: str, bootstrap: str, partitions: int, given: argparse.Namespace, move: Move) -> None:
+    """Start an exporter on a cluster, measure it, end it and print its tables.
 
-    Scrapes go on for five minutes at most, until ``least_scrapes`` of each kind ran beside polls: p99 of fewer says
-    nothing.
+    Scrapes are timed at the middle one of the shares. Raises WrongFiguresError where partitions were not read, records
+    not seen, or no poll was good for three minutes.
     """
-
-    shares: Sequence[float]
-    polls: int
-    scrape_seconds: float
-    least_scrapes: int = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Polls:
-    """Polls in a row while a share of the partitions moved: CPU and wall seconds a poll, memory after half and all.
-
-    ``missed`` are polls that failed meanwhile; their CPU is in that of the good ones.
-    """
-
-    moving: float
-    polls: int
-    missed: int
-    cpu: float
-    wall: float
-    halfway: Memory
-    memory: Memory
-
-
-@dataclass(frozen=True, slots=True)
-class Scrapes:
-    """Scrapes that a poll ran beside: seconds, and MiB on the wire."""
-
-    count: int
-    p50: float
-    p99: float
-    size_mib: float
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """One exporter process, from its start."""
-
-    start_seconds: float
-    start_memory: Memory
-    polls: Sequence[Polls]
-    scrapes: dict[str, Scrapes]
-
-
-def measure(bootstrap: str, partitions: int, plan: Plan, move: Move) -> Costs:
-    """Start an exporter on a cluster, measure it, and end it; scrapes are timed at the middle one of the shares.
-
-    Raises WrongFiguresError where partitions were not read, records not seen, or no poll was good for three minutes.
-    """
+    polls: Rows = [("moving", "polls", "missed", "CPU s a poll", "wall s", "RSS, PSS MiB halfway", "after all")]
+    scrapes: Rows = [("start to first good scrape, s", "RSS, PSS MiB then", *("scrape beside a poll, ms", "MiB") * 2)]
+    shares = [each / 100 for each in given.moving]
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         with Exporter(Path(folder), bootstrap, **_SETTINGS) as exporter:
@@ -120,15 +75,15 @@ def measure(bootstrap: str, partitions: int, plan: Plan, move: Move) -> Costs:
             serving.await_first()
             started, held = time.perf_counter() - began, memory(exporter.process.pid)
             say(f"  start: {started:.1f} s")
-            polls = []
-            for share in plan.shares:
+            for share in shares:
                 move(share)
-                polls.append(serving.polls(share, plan.polls))
-                say(f"  {share:.0%} moving: {polls[-1].cpu:.2f} s of CPU a poll")
-            move(sorted(plan.shares)[len(plan.shares) // 2])
-            scrapes = serving.scrapes(plan.scrape_seconds, plan.least_scrapes)
+                polls.append(serving.polls(share, given.polls))
+                say(f"  {share:.0%} moving: {polls[-1][3]} s of CPU a poll")
+            move(sorted(shares)[len(shares) // 2])
+            scrapes.append((f"{started:.1f}", _text(held), *serving.scrapes(given.scrape_seconds)))
             exporter.end()
-    return Costs(started, held, polls, scrapes)
+    show(f"{name}: polls", polls)
+    show(f"{name}: start and scrapes", scrapes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +128,11 @@ class _Serving:
             with contextlib.suppress(OSError):
                 found = _counters(self._scrape()).timestamps
 
-    def polls(self, share: float, count: int) -> Polls:
-        """Measure so many polls or a few more, from the second one at this share on."""
+    def polls(self, share: float, count: int) -> tuple[str, ...]:
+        """Measure so many polls or a few more, from the second one at this share on; return a row.
+
+        Polls that failed meanwhile are missed; their CPU is in that of the good ones.
+        """
         pid = self._exporter.process.pid
         before = self._await_polls(1)
         cpu = cpu_seconds(pid)
@@ -189,16 +147,22 @@ class _Serving:
                 f"{after.timestamps} of {self._partitions} partitions were read and {seen:.0f} records seen in a poll, "
                 f"with {share:.0%} moving"
             )
-        return Polls(share, done, missed, cpu, (after.wall - before.wall) / (done + missed), halfway, memory(pid))
+        wall = (after.wall - before.wall) / (done + missed)
+        figures = (f"{share:.0%}", str(done), str(missed), f"{cpu:.3f}", f"{wall:.2f}")
+        return (*figures, _text(halfway), _text(memory(pid)))
 
-    def scrapes(self, seconds: float, least: int) -> dict[str, Scrapes]:
-        """Scrape plain and with gzip in turns; those count that ran in the seconds before a poll is first seen."""
+    def scrapes(self, seconds: float) -> list[str]:
+        """Scrape plain and with gzip in turns; return time and size of each, as cells.
+
+        Those count that ran in the seconds before a poll is first seen. Scrapes go on for five minutes at most, until
+        20 of each kind ran beside polls: p99 of fewer says nothing.
+        """
         taken: list[tuple[str, float, float, int]] = []
         beside: dict[str, list[tuple[float, int]]] = {}
         polls: list[tuple[float, float]] = []
         before, began_all = None, time.perf_counter()
         while (passed := time.perf_counter() - began_all) < seconds or (
-            min(len(beside.get(each, ())) for each in ENCODINGS) < least and passed < _LONGEST
+            min(len(beside.get(each, ())) for each in ENCODINGS) < _LEAST_SCRAPES and passed < _LONGEST
         ):
             for encoding in ENCODINGS:
                 began = time.perf_counter()
@@ -216,11 +180,11 @@ class _Serving:
                     beside[encoding].append((ended - began, size))
         if not all(beside.values()):
             raise WrongFiguresError("no scrape ran beside a poll: scrape for longer (--scrape-seconds)")
-        found = {}
+        cells = []
         for encoding, own in beside.items():
-            p50, p99 = np.quantile([took for took, _ in own], [0.5, 0.99])
-            found[encoding] = Scrapes(len(own), float(p50), float(p99), own[-1][1] / 2**20)
-        return found
+            p50, p99 = 1000 * np.quantile([took for took, _ in own], [0.5, 0.99])
+            cells += [f"{p50:.0f}, p99 {p99:.0f} ({encoding}, {len(own)})", f"{own[-1][1] / 2**20:.2f}"]
+        return cells
 
     def _await_polls(self, count: int) -> _Counters:
         """Scrape each ``INTERVAL`` until there were so many more polls."""
@@ -305,21 +269,6 @@ def measure_further_clusters(more: int, partitions: int) -> tuple[float, float]:
     return (pss_of_all - pss) / more, (processes_of_all - processes) / more
 
 
-def tables(name: str, costs: Costs) -> list[tuple[str, Rows]]:
-    """Return the figures of one exporter as tables by their titles."""
-    polls: Rows = [("moving", "polls", "missed", "CPU s a poll", "wall s", "RSS, PSS MiB halfway", "after all")]
-    for each in costs.polls:
-        counts = (f"{each.moving:.0%}", str(each.polls), str(each.missed))
-        polls.append((*counts, f"{each.cpu:.3f}", f"{each.wall:.2f}", *map(_text, (each.halfway, each.memory))))
-    scrapes: Rows = [("start to first good scrape, s", "RSS, PSS MiB then", *("scrape beside a poll, ms", "MiB") * 2)]
-    cells = []
-    for encoding, one in costs.scrapes.items():
-        times = f"{1000 * one.p50:.0f}, p99 {1000 * one.p99:.0f} ({encoding}, {one.count})"
-        cells += [times, f"{one.size_mib:.2f}"]
-    scrapes.append((f"{costs.start_seconds:.1f}", _text(costs.start_memory), *cells))
-    return [(f"{name}: polls", polls), (f"{name}: start and scrapes", scrapes)]
-
-
 def _text(held: Memory) -> str:
     return f"{held.rss:.0f}, {held.pss:.0f}"
 
@@ -338,13 +287,10 @@ def main() -> None:
     partitions = given.partitions or (8_000 if given.real else 100_000)
     if min(given.polls, partitions, given.scrape_seconds) < 1 or not all(0 < each <= 100 for each in given.moving):
         parser.error("--partitions, --polls and --scrape-seconds must be at least 1, --moving more than 0, at most 100")
-    plan = Plan([each / 100 for each in given.moving], given.polls, given.scrape_seconds)
     for groups in [0] if given.real else given.groups:
-        with filled_broker(partitions) if given.real else fake_cluster(partitions, groups) as (bootstrap, move):
-            costs = measure(bootstrap, partitions, plan, move)
         name = f"{partitions} partitions, " + ("a real broker" if given.real else f"{groups} groups, fake brokers")
-        for table in tables(name, costs):
-            show(*table)
+        with filled_broker(partitions) if given.real else fake_cluster(partitions, groups) as (bootstrap, move):
+            measure(name, bootstrap, partitions, given, move)
     if given.further and not given.real:
         pss, processes = measure_further_clusters(given.further, PER_TOPIC)
         print(f"\na further cluster of {PER_TOPIC} partitions: PSS {pss:.0f} MiB, {processes:g} processes")
