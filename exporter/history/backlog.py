@@ -81,7 +81,7 @@ class Backlog:
             elif self._spool.thread.hangs:
                 raise hang_error()
         except OSError as error:
-            self._failed(error, "See whether the storage there answers, and the limit of threads.")
+            self._failed(error)
         self._keep_bound()
 
     def write(self, at: float) -> None:
@@ -89,7 +89,7 @@ class Backlog:
         try:
             self._spool.thread.call(partial(self._write, at))
         except OSError as error:
-            self._failed(error, "See whether the storage there answers.")
+            self._failed(error)
         self._keep_bound()
 
     def _write(self, at: float) -> None:
@@ -122,18 +122,18 @@ class Backlog:
         self.spoilt += windows if reason is Loss.ERROR else 0
         self._own.add("history_windows_dropped_total", windows, kafka_cluster=self._cluster, reason=reason)
 
-    def _failed(self, error: OSError, advice: str = "Free space or give write access there.") -> None:
+    def _failed(self, error: OSError) -> None:
         reason = error.strerror or type(error).__name__
         self._own.add("history_write_failures_total", 1, kafka_cluster=self._cluster, reason=reason)
         with self._lock:
             waiting = sum(len(files.tables) for files in self._files)
         log.error(
-            "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and retried. %s",
+            "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and retried. Free space or "
+            "give write access there. See whether the storage answers, and the limit of threads.",
             self._cluster,
             self._spool.folder,
             reason,
             waiting,
-            advice,
         )
 
     def _keep_bound(self) -> None:

@@ -57,24 +57,24 @@ class HistoryUpkeep:
     def run(self) -> None:
         """Read published expectations and limit the spool; a failure of one step does not prevent the other."""
         for step, run in (("expectations", self._take_expectations), ("spool", self._keep_in_bounds)):
-            problem, frames = "", ""
+            problems = self._monitor.upkeep_problems
             try:
                 run()
-            except OSError as error:
-                problem = f"{error.filename or self._settings.history.folder}: {error.strerror}"
             except Exception as error:  # noqa: BLE001 - the scheduler would only log it; a metric and the status page must show it
-                # Its text may quote anything, also a secret.
-                problem = f"an internal error ({type(error).__name__}); next step: report what the log says"
-                frames = "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
-            if problem:
-                problem = f"upkeep of the history, {step}: {problem}"
-            problems = self._monitor.upkeep_problems
-            if problem and problems.get(step) != problem:
-                log.error("%s%s", problem, frames)
-            problems.pop(step, None)
-            if problem:
+                frames = ""
+                if isinstance(error, OSError):
+                    what = f"{error.filename or self._settings.history.folder}: {error.strerror}"
+                else:
+                    # Its text may quote anything, also a secret.
+                    what = f"an internal error ({type(error).__name__}); next step: report what the log says"
+                    frames = "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
+                problem = f"upkeep of the history, {step}: {what}"
+                if problems.get(step) != problem:
+                    log.error("%s%s", problem, frames)
                 problems[step] = problem
                 self._monitor.self_metrics.add("upkeep_failures_total", 1, step=step)
+            else:
+                problems.pop(step, None)
 
     def _take_expectations(self) -> None:
         self._expectations.refresh()
