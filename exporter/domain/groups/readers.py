@@ -110,15 +110,13 @@ def groups_in(sweep: GroupSweep, topic: str, partition: int | None = None) -> li
     positions = sweep.positions
     rows = positions.rows
     roles = dict(find_readers(sweep, [topic]).list_groups(0))
-    if not roles:  # a topic that is newer than the sweep has no rows either
-        return []
-    found, there = [], rows.layout.rows_of(topic)
-    asked = (rows.partition >= there.start) & (rows.partition < there.stop)
+    found, wanted = [], rows.layout.number_of(topic)
+    asked = np.flatnonzero(rows.layout.topic[rows.partition] == (-1 if wanted is None else wanted))
     if partition is not None:
-        asked &= rows.layout.partition[rows.partition] == partition
+        asked = asked[rows.layout.partition[rows.partition[asked]] == partition]
     for name, role in sorted(roles.items()):
         number = rows.names.index(name)
-        mine = np.flatnonzero(asked & (rows.group == number))
+        mine = asked[rows.group[asked] == number]
         if partition is not None and not len(mine) and role in (GroupRole.GONE, GroupRole.COMMITTED):
             continue
         lag_known = len(mine) > 0 and bool((positions.reason[mine] == ANSWERED).all())
