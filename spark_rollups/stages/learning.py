@@ -147,7 +147,6 @@ def baselines_from(table: pa.Table, stream: Any) -> Baselines:
         weeks=integers(column(table, "weeks")),
         history_start=seconds(column(table, "history_start")),
         largest_silence_end=seconds(column(table, "largest_silence_end")),
-        weekly_scores=np.full((count, 8), np.nan),
         pause=np.nan_to_num(floats(column(table, "pause_slots"))),
         schedule=_schedules_from(column(table, "schedule")),
         together=np.zeros(count, np.bool_),
@@ -167,7 +166,6 @@ def _days_of(weeks: Any) -> pa.Array:
 
 
 def _baseline_columns(names: Names, made: Baselines) -> dict[str, Any]:
-    scored = ~np.isnan(made.weekly_scores)
     count = len(made)
     return {
         **names.get(made.stream),
@@ -178,7 +176,6 @@ def _baseline_columns(names: Names, made: Baselines) -> dict[str, Any]:
         "weeks": made.weeks,
         "history_start": moments(made.history_start),
         "largest_silence_end": moments(made.largest_silence_end),
-        "weekly_scores": lists(made.weekly_scores[scored], scored.sum(1), pa.float32()),
         "pause_slots": made.pause,
         "schedule": pa.array([None if one is None else asdict(one) for one in made.schedule], _SCHEDULE_TYPE),
     }

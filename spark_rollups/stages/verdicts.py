@@ -297,8 +297,7 @@ _NUMBERS = ("silence_seconds", "missed_slots", "largest_missed", *LIMITS, "silen
 _COUNTS = ("active_slots", "weeks", "suspect_score", "dead_score", "partitions", "partitions_live", "slot_seconds")
 _EVIDENCE = ("evidence", "evidence_if_held")
 _OF_BASELINE = (
-    *("observed_seconds", "largest_silence_seconds", "largest_silence_end", "log_mean", "log_spread"),
-    *("weekly_scores", "schedule"),
+    *("observed_seconds", "largest_silence_seconds", "largest_silence_end", "log_mean", "log_spread", "schedule"),
 )
 
 

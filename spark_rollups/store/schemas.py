@@ -201,7 +201,6 @@ BASELINES = StructType(
         nullable("largest_silence_seconds", SECONDS),
         nullable("largest_silence_end", TIME),
         nullable("largest_missed", SECONDS),
-        make_required("weekly_scores", ArrayType(FloatType())),
         nullable("pause_slots", SECONDS),
         nullable("schedule", SCHEDULE),
     ]
@@ -316,7 +315,6 @@ EXPECTATIONS = StructType(
     [
         *columns_of(Expectation),
         *(VERDICTS[name] for name in _EXPLAINING),
-        nullable("weekly_scores", ArrayType(FloatType())),
         VERSION,
     ]
 )

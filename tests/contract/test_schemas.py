@@ -42,7 +42,7 @@ def test_what_the_exporter_writes_is_what_spark_reads(row: type, table: StructTy
 def test_what_spark_publishes_is_what_the_exporter_reads() -> None:
     """Published expectations hold every field of an expectation, what explains them, and their schema version."""
     published = schemas.EXPECTATIONS.names
-    explaining = ["observed_until", "missed_slots", "suspect_from", "expected_by", "silence_score", "weekly_scores"]
+    explaining = ["observed_until", "missed_slots", "suspect_from", "expected_by", "silence_score"]
     assert sorted(published) == sorted(
         [*(column.name for column in fields(Expectation)), *explaining, "schema_version"]
     )

@@ -72,11 +72,8 @@ def _explaining(row: Expectation) -> Mapping[str, Any]:
     return {**found, "missed_slots": facts.missed_slots, "silence_score": facts.silence_score}
 
 
-def publish(history: Path, *rows: Expectation, **further: object) -> None:
-    """Write expectations as the rollup does, with further columns that are the same in every row.
-
-    They are as of the first row's moment.
-    """
+def publish(history: Path, *rows: Expectation) -> None:
+    """Write expectations as the rollup does, as of the first row's moment."""
     target = history / "published" / "expectations-1"
     target.mkdir(parents=True, exist_ok=True)
     records: list[Mapping[str, Any]] = []
@@ -85,7 +82,7 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
             name: None if at is None else datetime.fromtimestamp(at, UTC)
             for name, at in ((name, getattr(row, name)) for name in _MOMENTS)
         }
-        records.append({**asdict(row), **times, **_explaining(row), "schema_version": 1, **further})
+        records.append({**asdict(row), **times, **_explaining(row), "schema_version": 1})
     schema = to_arrow_schema(EXPECTATIONS, timezone="UTC")
     pq.write_table(pa.Table.from_pylist(records, schema), target / "part-0.parquet")
     point_to(target, rows[0].as_of if rows else MONDAY)

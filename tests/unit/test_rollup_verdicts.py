@@ -78,7 +78,7 @@ def steady(count: int) -> Baselines:
     known = {"slot_seconds": HOUR, "step": 1.0, "mean": 1.0, "spread": 0.5, "active_slots": 900, "weeks": 8}
     known |= {"history_start": NOW - 60 * DAY, "observed": 56 * DAY, "largest_silence": 0.0, "largest_missed": 1.0}
     columns = blank_columns(Baselines, count, stream=np.arange(count), pause=0.0, schedule=None, **known)
-    return Baselines(**columns | {"profile": np.ones((count, 168)), "weekly_scores": np.ones((count, 8))})
+    return Baselines(**columns | {"profile": np.ones((count, 168))})
 
 
 def weekly(count: int) -> Baselines:

@@ -188,8 +188,7 @@ def make_record(cluster: str, topic: str, partition: int | None, **known: Any) -
     """Return a record of a topic or partition, as values for JSON; what is not ``known`` is None or empty."""
     unknown = (
         *("suspect_from", "retired_from", "missed_slots", "observed_until", "last_record", "reading", "owner"),
-        *("override", "config", "expectation", "weekly_scores", "groups", "groups_unknown", "log_bytes", "disk_bytes"),
-        "past_alarms",
+        *("override", "config", "expectation", "groups", "groups_unknown", "log_bytes", "disk_bytes", "past_alarms"),
     )
     empty = {"other_groups": [], "all_groups_known": False, "replica_of": [], "partitions": []}
     key = {"cluster": cluster, "topic": topic, "partition": partition}

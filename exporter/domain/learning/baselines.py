@@ -63,8 +63,6 @@ class Baselines(ColumnSet):
     """Seconds from the last advance to the next one; an upper bound where advances are known by slot only."""
     largest_silence_end: Floats
     largest_missed: Floats
-    weekly_scores: NDArray[np.float64]
-    """[n, 8]: the largest score of each week, before clipping."""
     pause: Floats
     """Missed slots (with a schedule: nats) up to which a silence is a pause like earlier ones of the stream."""
     schedule: NDArray[np.object_]
@@ -75,8 +73,7 @@ class Baselines(ColumnSet):
     @classmethod
     def make_empty(cls) -> Baselines:
         """Return the baselines of no stream."""
-        profile, weekly_scores = np.zeros((0, HOURS)), np.zeros((0, WEEKS))
-        return cls(**blank_columns(cls, 0), profile=profile, weekly_scores=weekly_scores)
+        return cls(**blank_columns(cls, 0), profile=np.zeros((0, HOURS)))
 
     def find_rows(self, stream: Rows, week: Integers) -> Rows:
         """Return the row of each stream and week, -1 where it has none."""

@@ -150,7 +150,6 @@ class PastWeeks:
             np.where(known, scored.largest, np.nan),
             np.where(scored.largest > 0, scored.largest_end, np.nan),
             scored.missed,
-            by_week,
             pause,
             schedule,
             scored.together,
