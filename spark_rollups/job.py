@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import sys
 import tempfile
 import traceback
@@ -39,15 +38,16 @@ from spark_rollups.options import (
     Zone,
 )
 from spark_rollups.progress import Progress
-from spark_rollups.report.write import NoVerdictsError, ReportError, ReportPaths, write_report
+from spark_rollups.report.write import ReportPaths, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.spark.failures import (
-    TerminationError,
-    interruption_before,
+    KnownError,
+    NotStartedError,
+    end_at_signals,
+    ignore_in_handlers,
     is_lost_connection,
     next_step,
     shorten_error,
-    take_signals,
 )
 from spark_rollups.spark.session import (
     SessionError,
@@ -57,11 +57,10 @@ from spark_rollups.spark.session import (
     require_user,
     start_session,
 )
-from spark_rollups.spool import spool_files
 from spark_rollups.stages.upkeep import Retention
 from spark_rollups.store.durable import read_text
-from spark_rollups.store.lock import LockError, hold_rollup_lock
-from spark_rollups.store.tables import Tables, TablesError
+from spark_rollups.store.lock import hold_rollup_lock
+from spark_rollups.store.tables import Tables
 
 _DATA = re.compile(r"[^.].*\.parquet")
 _FOOTER_BYTES = 8 * 2**10
@@ -70,10 +69,6 @@ _LAST_LINES = 20
 """Of a log that ends with its pod, what goes to standard error where Spark does not start."""
 
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
-
-
-class UnreadHistoryError(Exception):
-    """The files of the history cannot be listed; the text names the folder, the cause and the next step."""
 
 
 @click.group(epilog=EXIT_CODES)
@@ -161,7 +156,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     """Turn history into verdicts, and publish expectations."""
     progress = Progress()
     with (
-        _ending_well(history, "rollup", progress, TablesError, spool_files.UnreadFileError, ReportError),
+        _ending_well(history, "rollup", progress),
         _history_of(history) as files,
         hold_rollup_lock(history) as progress.guard,
         _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,
@@ -197,7 +192,7 @@ def report(
     """Write the weekly report as HTML, Markdown and JSON."""
     progress = Progress()
     with (
-        _ending_well(history, "report", progress, ReportError, TablesError),
+        _ending_well(history, "report", progress),
         _history_of(history) as files,
         _session("report", history, files, master, conf, progress) as spark,
     ):
@@ -236,18 +231,11 @@ def _session(
             conf=dict(conf),
             storage=history,
         )
-        # Spark's own handler calls the JVM from within whatever call it interrupts, and sometimes fails there.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        ignore_in_handlers()
         details.append(f"{spark.version} on {spark.sparkContext.master}")
     try:
         yield spark
-    except (KeyboardInterrupt, SystemExit):
-        # The interrupted call's answer is still under way, so the JVM takes no more calls. It
-        # ends by itself when this process does.
-        raise
     except Exception as error:
-        if (interruption := interruption_before(error)) is not None:
-            raise interruption from None
         if is_lost_connection(error):
             require_jvm(_log(history, name))
         with suppress(Exception):  # the JVM may be what failed
@@ -280,7 +268,7 @@ def _history_of(history: Location) -> Iterator[Sequence[FileInfo]]:
         here = isinstance(history, Path)
         unread = error.filename if here else history
         advice = "Make it readable for this user" if here else "Check its address, credentials and rights"
-        raise UnreadHistoryError(f"{unread} cannot be read: {error.strerror}. {advice} and run it again") from error
+        raise NotStartedError(f"{unread} cannot be read: {error.strerror}. {advice} and run it again") from error
     if not files and not (isinstance(history, Path) and (history / "tables").is_dir()):
         raise click.UsageError(f"the history folder {str(history)!r} holds no spool files and no tables: {advice}")
     yield files
@@ -306,33 +294,24 @@ def _size_of_rows(history: Location, files: Sequence[FileInfo]) -> int:
 
 
 @contextmanager
-def _ending_well(history: Location, name: str, progress: Progress, *known: type[Exception]) -> Iterator[None]:
+def _ending_well(history: Location, name: str, progress: Progress) -> Iterator[None]:
     """Turn every ending into its exit code and, unless all is well, one line on standard error.
 
     An unforeseen error is whole in the log only: most of it is pages of Java. Where the history lies elsewhere the log
     ends with its pod, so that its last lines follow where Spark does not start.
     """
     log = _log(history, name)
-    take_signals()
-    # The bridge to the JVM logs a stack of its own for every call that is interrupted.
+    end_at_signals()
+    # Else the bridge to the JVM logs a stack of its own for every call that fails.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         yield
-    except KeyboardInterrupt:
-        click.echo("interrupted: run it again, what is done is not done twice", err=True)
-        sys.exit(ExitCode.INTERRUPTED)
-    except TerminationError:
-        click.echo("terminated: run it again, what is done is not done twice", err=True)
-        raise
-    except (SessionError, JavaError, LockError, NoVerdictsError, UnreadHistoryError) as error:
+    except (KnownError, JavaError) as error:
         click.echo(f"Error: {error}", err=True)
         if isinstance(error, SessionError) and not isinstance(history, Path):
             for line in last_lines(log, _LAST_LINES):
                 click.echo(f"  {log.name}: {line}", err=True)
-        sys.exit(ExitCode.NOT_STARTED)
-    except known as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(ExitCode.FOUND)
+        sys.exit(error.exit_code if isinstance(error, KnownError) else ExitCode.NOT_STARTED)
     except click.ClickException:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, a person gets a line

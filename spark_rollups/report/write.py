@@ -11,18 +11,9 @@ from spark_rollups.report.build import build_report
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
 from spark_rollups.report.model import NO_LINKS
 from spark_rollups.report.tables import read_facts
+from spark_rollups.spark.failures import KnownError, NotStartedError
 from spark_rollups.stages.publish import latest
 from spark_rollups.store.tables import Tables
-
-__all__ = ["NoVerdictsError", "ReportError", "ReportPaths", "write_report"]
-
-
-class ReportError(Exception):
-    """The report could not be made; the text names the cause and the next step."""
-
-
-class NoVerdictsError(ReportError):
-    """No rollup has judged anything yet; the text names the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +41,8 @@ def write_report(
     older than ``asked_for`` (None: ``as_of``), a warning says that the rollup may have stopped.
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
-    or none. Raises NoVerdictsError, ReportError where the folder cannot be written, TablesError where
-    a table lost a commit or another release made the tables, ValueError for a naive ``as_of``.
+    or none. Raises NotStartedError where there are no verdicts, KnownError where the folder cannot be written or the
+    tables not used, ValueError for a naive ``as_of``.
     """
     if as_of is not None and as_of.tzinfo is None:
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
@@ -62,13 +53,13 @@ def write_report(
         then, advice = "", f"run `topic-liveness rollup --history {history}` first"
         if as_of is not None:
             then, advice = f" up to {as_of.isoformat()}", f"name a later moment, or {advice}"
-        raise NoVerdictsError(f"no verdicts in {history / 'tables' / 'verdicts'}{then}: {advice}")
+        raise NotStartedError(f"no verdicts in {history / 'tables' / 'verdicts'}{then}: {advice}")
     facts = replace(facts, asked_for=asked_for or as_of)
     folder: Location = output or history / "published" / "reports" / f"{facts.as_of.astimezone(UTC):%Y-%m-%d}"
     try:
         write_files(build_report(facts, zone, links), folder)
     except OSError as error:
-        raise ReportError(
+        raise KnownError(
             f"cannot write the report to {folder}: {error.strerror}; name a writable folder with --output"
         ) from error
     return ReportPaths(facts.as_of, folder / HTML, folder / MARKDOWN, folder / JSON)

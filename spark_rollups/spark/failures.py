@@ -1,13 +1,11 @@
-"""Turns unforeseen failures into one line with the next step; and signals, which Python or py4j may lose."""
+"""Turns failures into one line with the next step, and signals into the end of the process."""
 
 from __future__ import annotations
 
+import os
 import signal
-import sys
 import threading
 from collections.abc import Mapping
-from types import FrameType
-from typing import NoReturn
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -64,6 +62,18 @@ _NEXT_STEPS: Mapping[str, str] = {
 """By what Java calls a failure; the first that is found counts."""
 
 
+class KnownError(Exception):
+    """What ends a job; the text names the thing, the cause and the next step."""
+
+    exit_code = ExitCode.FOUND
+
+
+class NotStartedError(KnownError):
+    """What ends a job before it has done anything."""
+
+    exit_code = ExitCode.NOT_STARTED
+
+
 class SessionEndedError(Exception):
     """Spark's JVM ended before the job; the text names the cause and the next step."""
 
@@ -111,43 +121,32 @@ def next_step(error: Exception) -> str:
     return _CHECKPOINT if found == _DAMAGED and ".checkpoint." in message else found
 
 
-_AGAIN_SECONDS = 0.05
+_SHOW_CURSOR = "\033[?25h"
+"""A terminal hides it while it shows what a stage waits for."""
 
 
-class TerminationError(SystemExit):
-    """SIGTERM came."""
+def end_at_signals() -> None:
+    """Have SIGINT and SIGTERM end this process at once with one line, whatever it does or waits for.
 
-
-def take_signals() -> None:
-    """Have SIGINT and SIGTERM raise KeyboardInterrupt and TerminatedError in the main thread.
-
-    Python drops what is raised while a destructor or a callback of a weak reference runs, and py4j has one for each
-    object of the JVM. Then the signal comes again.
+    Nothing is tidied up, as at a SIGKILL: the JVM ends with this process, and the next run completes what this one
+    left. The signal is read in a thread, for py4j drops what a handler raises, and may wait for the JVM in it.
     """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, _terminated)
-    sys.unraisablehook = _dropped
+    received, noted = os.pipe()
+    os.set_blocking(noted, False)
+    signal.set_wakeup_fd(noted)
+    ignore_in_handlers()
+    threading.Thread(target=_end, args=(received,), name="signals", daemon=True).start()
 
 
-def interruption_before(error: BaseException) -> KeyboardInterrupt | SystemExit | None:
-    """Return what interrupted the call before the error: on the way out the bridge to the JVM may fail too."""
-    before = error.__context__
-    while before is not None and not isinstance(before, KeyboardInterrupt | SystemExit):
-        before = before.__context__
-    return before
+def ignore_in_handlers() -> None:
+    """Leave both signals to the thread of ``end_at_signals``; Spark sets a handler of its own when it starts."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
 
 
-def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise TerminationError(ExitCode.TERMINATED)
-
-
-def _dropped(error: sys.UnraisableHookArgs) -> None:
-    numbers = {KeyboardInterrupt: signal.SIGINT, TerminationError: signal.SIGTERM}
-    number = numbers.get(error.exc_type)
-    if number is None:
-        sys.__unraisablehook__(error)
-        return
-    # A signal and not only its handler: the call that waits for the JVM must return.
-    again = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, [threading.main_thread().ident, number])
-    again.daemon = True
-    again.start()
+def _end(received: int) -> None:
+    (number,) = os.read(received, 1)
+    what = "interrupted" if number == signal.SIGINT else "terminated"
+    cursor = _SHOW_CURSOR if os.isatty(2) else ""
+    os.write(2, f"{cursor}{what}: run it again, what is done is not done twice\n".encode())
+    os._exit(128 + number)

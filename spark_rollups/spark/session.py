@@ -22,7 +22,14 @@ from pyspark.sql import SparkSession
 from exporter import domain
 from exporter.java import java
 from exporter.storage.files import Location, ObjectPath, s3_endpoint, spark_uri
-from spark_rollups.spark.failures import MORE_MEMORY, SessionEndedError, find_cause, is_lost_connection, shorten_error
+from spark_rollups.spark.failures import (
+    MORE_MEMORY,
+    NotStartedError,
+    SessionEndedError,
+    find_cause,
+    is_lost_connection,
+    shorten_error,
+)
 from spark_rollups.spark.jars import DELTA, S3, JarsError, fetch_jars
 
 _DROPPED = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS")
@@ -46,7 +53,7 @@ _RAW_FILES = {
 }
 
 
-class SessionError(Exception):
+class SessionError(NotStartedError):
     """Spark cannot be started; the text names the cause and the next step."""
 
 

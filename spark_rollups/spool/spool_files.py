@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, FIRST_YEAR, SCHEMA_VERSION, Source
 from exporter.storage.files import Location, ObjectPath, file_info, files_in, make_folder, move, open_file
+from spark_rollups.spark.failures import KnownError
 from spark_rollups.store.durable import write_whole
 from spark_rollups.store.schemas import SPOOL_COVERAGE, SPOOL_INVENTORY, SPOOL_RELATIONS, SPOOL_WINDOWS
 
@@ -79,7 +80,7 @@ class SpoolFileError(ValueError):
     """A spool file cannot be taken in; the text names the rule, the value and the next step."""
 
 
-class UnreadFileError(Exception):
+class UnreadFileError(KnownError):
     """A spool file cannot be read now; the text names it, the cause and the next step."""
 
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from exporter.storage.files import FileInfo, Location, ObjectPath, delete, files_in, open_file, put
+from spark_rollups.spark.failures import NotStartedError
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ _NOTE_BYTES = 2**16
 _CLAIM = re.compile(r"[0-9a-f]{32}\.json")
 
 
-class LockError(Exception):
+class LockError(NotStartedError):
     """The history folder cannot be locked; the message gives the reason and the next step."""
 
 

@@ -23,6 +23,7 @@ from exporter.storage.files import (
     make_folder,
     spark_uri,
 )
+from spark_rollups.spark.failures import KnownError
 from spark_rollups.spark.frames import make_empty
 from spark_rollups.store import schemas
 from spark_rollups.store.durable import read_text, write_whole
@@ -79,7 +80,7 @@ _COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 _AGAIN = "the next rollup makes all tables from the spool"
 
 
-class TablesError(Exception):
+class TablesError(KnownError):
     """The tables cannot be used; the text names the folder, what is wrong with it and the next step."""
 
 

@@ -96,7 +96,8 @@ def refused(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 
     A process of its own would import Spark each time.
     """
-    monkeypatch.setattr("spark_rollups.job.take_signals", lambda: None)
+    for name in ("end_at_signals", "ignore_in_handlers"):
+        monkeypatch.setattr(f"spark_rollups.job.{name}", lambda: None)
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

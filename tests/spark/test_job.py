@@ -15,12 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from exporter.storage.files import files_below, parse_location
 from spark_rollups import job
-from spark_rollups.spark.failures import interruption_before
 from spark_rollups.store.lock import LockError, hold_rollup_lock
 from tests.integration.receiving import Hook, http_server
 from tests.programs import Call
@@ -166,49 +164,6 @@ def test_without_jars_and_network_the_cache_to_fill_is_named(history: Path, tmp_
     (line,) = done.stderr.splitlines()
     assert f"could not be downloaded into {cache / 'ivy-spark'}" in line
     assert str(history / "rollup.log") in line
-
-
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(143)])
-def test_a_bridge_that_fails_on_the_way_out_does_not_hide_the_interruption(interruption: BaseException) -> None:
-    """py4j closes the connection of an interrupted call, so that a clean-up which asks the JVM may fail."""
-    outer: BaseException | None = None
-    try:
-        try:
-            raise interruption
-        finally:
-            raise Py4JNetworkError("Answer from Java side is empty")
-    except Py4JNetworkError as error:
-        outer = error
-    assert interruption_before(outer) is interruption
-    assert interruption_before(Py4JNetworkError("Answer from Java side is empty")) is None
-
-
-LOST = """
-import signal, sys, time, weakref
-from spark_rollups.spark.failures import take_signals
-
-class Object: pass
-
-def callback(_):
-    signal.raise_signal(int(sys.argv[1]))
-    time.sleep(0.01)
-
-take_signals()
-one = Object()
-reference = weakref.ref(one, callback)
-del one
-time.sleep(30)
-"""
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
-def test_a_signal_that_comes_in_a_callback_of_the_bridge_is_not_lost(number: int, code: int) -> None:
-    """Python prints and drops what is raised there: the rollup went on, and ended with 0."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOST, str(int(number))], stderr=subprocess.PIPE, text=True, timeout=20, check=False
-    )
-    assert done.returncode == code
-    assert "ignored" not in done.stderr
 
 
 KILLED_JAVA = """#!/bin/bash

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from exporter.storage.files import Location, open_file
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.model import ClusterCoverage, CoverageGap
-from spark_rollups.report.write import ReportError, ReportPaths, write_report
+from spark_rollups.report.write import ReportPaths, write_report
+from spark_rollups.spark.failures import KnownError
 from spark_rollups.store.tables import Tables
 from tests.spark.report_story import (
     AS_OF,
@@ -128,10 +129,10 @@ def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSess
 
 def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, history: Path, tmp_path: Path) -> None:
     """Of an empty history, and of a moment before all verdicts."""
-    with pytest.raises(ReportError, match=r"no verdicts in .*verdicts: run `topic-liveness rollup --history"):
+    with pytest.raises(KnownError, match=r"no verdicts in .*verdicts: run `topic-liveness rollup --history"):
         write_report(Tables(spark, tmp_path), as_of=None, output=None)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ReportError, match=r"verdicts up to 2025-.*: name a later moment, or run `topic-liveness"):
+    with pytest.raises(KnownError, match=r"verdicts up to 2025-.*: name a later moment, or run `topic-liveness"):
         write_report(Tables(spark, history), as_of=AS_OF - 300 * DAY, output=None)
 
 
@@ -144,7 +145,7 @@ def test_a_moment_without_a_zone_is_refused(spark: SparkSession, tmp_path: Path)
 def test_a_folder_that_cannot_be_written_is_named(spark: SparkSession, history: Path, tmp_path: Path) -> None:
     """An output that is a file gives one clear error, and nothing is left behind."""
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
-    with pytest.raises(ReportError, match=r"cannot write the report to .*taken: .*; name a writable folder"):
+    with pytest.raises(KnownError, match=r"cannot write the report to .*taken: .*; name a writable folder"):
         write_report(Tables(spark, history), as_of=AS_OF, output=tmp_path / "taken")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
