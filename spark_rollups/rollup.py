@@ -30,7 +30,7 @@ from spark_rollups.stages.calibration import calibrate
 from spark_rollups.stages.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
 from spark_rollups.stages.folding import FIRST_DAY, update_streams
 from spark_rollups.stages.learning import learn_weeks, monday, week_of
-from spark_rollups.stages.publish import ahead, publish
+from spark_rollups.stages.publish import publish
 from spark_rollups.stages.relations import add_relations, relations_at
 from spark_rollups.stages.upkeep import Retention, clock_ahead, is_due, note, run_upkeep
 from spark_rollups.stages.verdicts import Rule, add_rests, hold_incidents, judge_streams
@@ -80,7 +80,6 @@ class _Run:
     def run(self) -> None:
         tables, progress = self._tables, self._progress
         tables.names()  # raises where one lost a commit, before anything is taken in or published
-        tables.remove_begun()
         taken = self._ingested()
         tables.guard()
         ingest.publish_ingested(self._history, taken, self._began)
@@ -92,7 +91,9 @@ class _Run:
             since = windows_from
         if since is not None:
             ingest.note_pending(tables, since)
-        self._shards = spread(tables.spark, rows=sum(done.rows for done in taken), streams=tables.count("streams"))
+        self._shards = spread(
+            tables.spark, rows=sum(done.rows for done in taken), streams=tables.read("streams").count()
+        )
         streams = self._streams(since)
         rests, streams = self._rests(since, streams)
         with progress.stage("baselines") as details:
@@ -196,19 +197,15 @@ class _Run:
 
     def _published(self, rows: DataFrame, calibrated: Sequence[Calibration]) -> None:
         with self._progress.stage("publish") as details:
-            now = datetime.now(UTC)
-            wrong = ahead(self._history, now)
             name = publish(
                 rows,
                 self._history,
                 as_of=self._moment,
-                published_at=now,
+                published_at=datetime.now(UTC),
                 calibrated=calibrated,
                 guard=self._tables.guard,
             )
             details.append(name or "a later one is published already: left in force")
-            if wrong is not None:
-                details.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
 
 
 def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:

@@ -49,7 +49,7 @@ def publish(
     and these may end before the next rollup.
 
     Returns None, and changes nothing, where a later ``as_of`` is already published: a rollup as of the past must not
-    set the exporter back. A published ``as_of`` that is ``ahead`` of the clock is replaced: its clock was wrong.
+    set the exporter back. One that lies an hour or more ahead is replaced: its clock was wrong.
     """
     folder = history / "published"
     make_folder(folder)
@@ -57,24 +57,21 @@ def publish(
     if before is not None and as_of < datetime.fromisoformat(before["as_of"]) <= latest(published_at):
         return None
     name = _free_name(folder, as_of)
-    # In object storage nobody looks into a folder before the pointer names it, and no rename is one step.
-    draft = folder / (f".{name}" if isinstance(folder, Path) else name)
+    made = folder / name  # into which nobody looks before the pointer names it
     learned = {name: F.col(column) for name, column in LEARNED.items()}
     rows = judged.withColumns({**learned, "schema_version": F.lit(SCHEMA_VERSION)})
     rows = conform(rows, EXPECTATIONS, "expectations")
-    delete_folder(draft)
-    rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(spark_uri(draft))
-    count = sum(_rows(part.path) for part in files_below(draft, _DATA))
-    sync_tree(draft)
-    if isinstance(draft, Path):
-        draft.rename(draft.with_name(name))
-        sync(draft.parent)
+    rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(spark_uri(made))
+    count = sum(_rows(part.path) for part in files_below(made, _DATA))
+    sync_tree(made)
+    if isinstance(folder, Path):
+        sync(folder)
     pointer: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "as_of": _text(as_of),
         "published_at": _text(published_at),
         "expectations": name,
-        "files": checksums_below(folder / name),
+        "files": checksums_below(made),
         "rows": count,
         "thresholds": {one.kind: one.dead_score for one in calibrated},
         "counted": {
@@ -86,14 +83,6 @@ def publish(
     write_whole(folder / "current.json", json.dumps(pointer, indent=1) + "\n")
     _clear_old(folder, keep=name)
     return name
-
-
-def ahead(history: Location, now: datetime) -> str | None:
-    """Return the moment that published expectations are as of where it lies an hour or more ahead of ``now``."""
-    current = _current(history / "published")
-    if current is None or datetime.fromisoformat(current["as_of"]) <= latest(now):
-        return None
-    return str(current["as_of"])
 
 
 def _rows(path: Location) -> int:
@@ -126,13 +115,12 @@ def _current(folder: Location) -> dict[str, Any] | None:
 
 
 def _clear_old(folder: Location, keep: str) -> None:
+    """Delete all but the newest sets, and what killed publications left among them."""
     sets = {file.path.parent: file.written for file in sorted(files_below(folder, _DATA))}
     published = sorted((at, path.name) for path, at in sets.items() if path.name.startswith(_PREFIX))
     for _, name in published[:-KEPT_SETS]:
         if name != keep:
             delete_folder(folder / name)
-    for draft in {path for path in sets if path.name.startswith(f".{_PREFIX}")}:
-        delete_folder(draft)
 
 
 def _text(at: datetime) -> str:

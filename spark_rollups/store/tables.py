@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from exporter.storage.files import (
+    FileInfo,
     Location,
     delete_folder,
-    files_below,
     files_in,
     make_folder,
     spark_uri,
@@ -73,9 +72,6 @@ _STATISTICS_COLUMNS = {"windows": "window_start,window_end"}
 """The columns for which Delta keeps the range of each file, so that a query for a day skips files of other days."""
 
 _COMMIT = re.compile(r"[0-9]{20}\.json")
-_DATA = re.compile(r".*\.parquet")
-
-_COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 
 _AGAIN = "the next rollup makes all tables from the spool"
 
@@ -89,8 +85,6 @@ class Tables:
 
     def __init__(self, spark: SparkSession, history: Location) -> None:
         self.spark = spark
-        self.run = uuid.uuid4().hex
-        """The id of this run. Its commits to tables name it."""
         # Delta takes a relative path for the name of a catalog table, and refuses one with `..` in it.
         self.history = history.resolve() if isinstance(history, Path) else history
         self.folder = self.history / "tables"
@@ -103,10 +97,6 @@ class Tables:
         if not self.exists(name):
             return make_empty(self.spark, SCHEMAS[name])
         return self.spark.read.format("delta").load(self.path(name))
-
-    def count(self, name: str) -> int:
-        """Return how many rows the table holds."""
-        return self.read(name).count() if self.exists(name) else 0
 
     def append(self, name: str, rows: DataFrame) -> None:
         """Add ``rows`` in one commit. Raises TablesError where data is there, but no log of it."""
@@ -122,16 +112,13 @@ class Tables:
 
     def delete(self, name: str, where: Column) -> None:
         """Delete the rows that meet ``where``, of which there are some, in one commit."""
-        before = self._before_commit(name)
-        DeltaTable.forPath(self.spark, self.path(name)).delete(where)
-        self._require_commit(name, before + 1)
+        with self._commit(name):
+            DeltaTable.forPath(self.spark, self.path(name)).delete(where)
 
     def compact(self, name: str) -> None:
         """Put small files of a table together, in one commit or none."""
-        before = self._before_commit(name)
-        done = DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
-        if done.select("metrics.numFilesAdded").collect()[0][0]:
-            self._require_commit(name, before + 1)
+        self.guard()
+        DeltaTable.forPath(self.spark, self.path(name)).optimize().executeCompaction()
 
     def vacuum(self, name: str, hours: float) -> None:
         """Remove files that the table has not needed for so long."""
@@ -143,41 +130,38 @@ class Tables:
         by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)
         if by is not None:
             writer = writer.partitionBy(by)
-        before = self._before_commit(name)
-        if before < 0:
-            # Killed before its first commit, Delta leaves data, and a log without any that it refuses ever after.
-            self.note(begun=name)
-            delete_folder(self.folder / name)
-            if name in _STATISTICS_COLUMNS:
-                writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
-        elif where is not None:
-            writer = writer.option("replaceWhere", where)
-        writer.save(self.path(name))
-        self._require_commit(name, before + 1)
-        if before < 0:
-            self._note_made(name)
+        with self._commit(name) as before:
+            if before < 0:
+                # Killed before its first commit, Delta leaves data, and a log without any that it refuses ever after.
+                delete_folder(self.folder / name)
+                if name in _STATISTICS_COLUMNS:
+                    writer = writer.option("delta.dataSkippingStatsColumns", _STATISTICS_COLUMNS[name])
+            elif where is not None:
+                writer = writer.option("replaceWhere", where)
+            writer.save(self.path(name))
 
-    def _before_commit(self, name: str) -> int:
-        """Have the next commit of the session name this run; return the number of the newest one."""
-        self.guard()
-        self.spark.conf.set(_COMMIT_NOTE, f"run {self.run}")
-        return self.version(name)
+    @contextmanager
+    def _commit(self, name: str) -> Iterator[int]:
+        """Yield the number of the newest commit of a table, to which the block adds one.
 
-    def _require_commit(self, name: str, version: int) -> None:
-        """Raise TablesError where the log of the table has no commit of this run under its number.
-
-        Delta names commits by Java's digits and folders by Hadoop's settings: a commit may succeed in a place where
-        nobody finds it.
+        Raises TablesError where it is not found: Delta names commits by Java's digits and folders by Hadoop's settings,
+        so that a commit may succeed in a place where nobody finds it.
         """
-        commit = self.folder / name / "_delta_log" / f"{version:020}.json"
-        with suppress(FileNotFoundError):
-            if f"run {self.run}" in read_text(commit):
-                return
-        raise TablesError(
-            f"{commit.parent} has no commit {commit.name} of this run, and Delta reported one: what this run wrote is "
-            "lost. A setting of Java, Hadoop or Spark leads the job elsewhere, or another program writes to these "
-            "tables: end that, then run `topic-liveness rollup --rebuild`"
-        )
+        self.guard()
+        before = self.version(name)
+        if before < 0:
+            self.note()  # what layout the tables have, before there is one
+        yield before
+        found = self.version(name)
+        if found != before + 1:
+            raise TablesError(
+                f"{self.folder / name / '_delta_log'} must have commit {before + 1} now, and its newest one is "
+                f"{found}: what this run wrote is lost. A setting of Java, Hadoop or Spark leads the job elsewhere, or "
+                "another program writes to these tables: end that, then run `topic-liveness rollup --rebuild`"
+            )
+        made = self.notes().get("made", ())
+        if name not in made:
+            self.note(made=sorted({name, *made}))
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Put ``rows`` in the place of those with the same ``as_of``, which are few or none, in one commit."""
@@ -198,55 +182,31 @@ class Tables:
 
         Raises TablesError where its log is damaged or lost.
         """
-        if name not in self._whole:
-            self._require_whole_log(name)
         commits = files_in(self.folder / name / "_delta_log", _COMMIT)
-        if name not in self._whole and not commits:
-            self._require_never_made(name)
-        self._whole.add(name)
+        if name not in self._whole:
+            self._require_log(name, sorted(commits, key=lambda commit: commit.path.name))
+            self._whole.add(name)
         return max((int(commit.path.stem) for commit in commits), default=-1)
 
-    def _require_never_made(self, name: str) -> None:
-        """Refuse a table that lost its log, except where a run was killed in the first commit of the table."""
-        folder, notes = self.folder / name, self.notes()
-        if notes.get("begun") == name or (name not in notes.get("made", ()) and not files_below(folder, _DATA)):
-            return
-        raise TablesError(
-            f"{folder} must have a _delta_log, and has none: restore {folder} from a backup, or move all of "
-            f"{self.folder} away; {_AGAIN}"
-        )
-
-    def _note_made(self, name: str) -> None:
-        """Keep on disk that the table has its first commit."""
-        self.note(begun=None, made=sorted({name, *self.notes().get("made", ())}))
-
-    def _require_whole_log(self, name: str) -> None:
-        """Refuse a commit that a power cut left empty: to Delta its rows were never there."""
-        if not isinstance(self.folder, Path):
-            return  # object storage has a commit whole or not at all
-        commits = sorted((self.folder / name / "_delta_log").glob("[0-9]*.json"))
-        empty = [commit for commit in commits if not commit.stat().st_size]
+    def _require_log(self, name: str, commits: Sequence[FileInfo]) -> None:
+        """Refuse a table that lost its log, or has a commit that a power cut left empty: to Delta both are no rows."""
+        folder = self.folder / name
+        if not commits and name in self.notes().get("made", ()):
+            raise TablesError(
+                f"{folder} must have a _delta_log, and has none: restore {folder} from a backup, or move all of "
+                f"{self.folder} away; {_AGAIN}"
+            )
+        empty = [commit for commit in commits if not commit.size]
         if not empty:
             return
+        lost = empty[0].path
         advice = (
-            f"move {empty[0].stem}* and .{empty[0].stem}* away from there, and {self.folder / 'ingested.json'} too, "
+            f"move {lost.stem}* and .{lost.stem}* away from there, and {self.folder / 'ingested.json'} too, "
             "then run `topic-liveness rollup --rebuild`: it takes in again all that the spool still has"
         )
         if empty != commits[-1:]:
             advice = f"restore {self.folder} from a backup, or move it away; {_AGAIN}"
-        raise TablesError(f"{empty[0]} is empty, as after a power cut, and what it added would be lost: {advice}")
-
-    def remove_begun(self) -> None:
-        """Remove what a run left that was killed in the first commit of a table. No other run may write meanwhile."""
-        begun = self.notes().get("begun")
-        if begun is None:
-            return
-        self.guard()
-        if self.exists(begun):
-            self._note_made(begun)
-        else:
-            delete_folder(self.folder / begun)
-            self.note(begun=None)
+        raise TablesError(f"{lost} is empty, as after a power cut, and what it added would be lost: {advice}")
 
     def path(self, name: str) -> str:
         """Return where the table is."""

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from exporter.domain.scoring.calibration import Calibration
 from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.history.published import Expectations
-from spark_rollups.stages.publish import ahead, publish
+from spark_rollups.stages.publish import publish
 from spark_rollups.stages.verdicts import JUDGED
 from spark_rollups.store.durable import write_whole
 from tests.spark.conftest import recorded_syncs
@@ -42,18 +42,16 @@ def test_what_the_pointer_names_is_on_disk_before_it(spark: SparkSession, tmp_pa
 def test_what_a_killed_publication_left_is_neither_read_nor_kept(
     spark: SparkSession, tmp_path: Path, torn: str
 ) -> None:
-    """A draft goes; a whole folder that no pointer names stays unnamed; a damaged pointer is written anew."""
+    """A folder that no pointer names stays unnamed; a damaged pointer is written anew."""
     published, as_of = tmp_path / "published", moment(at(1))
-    draft, unnamed = published / ".expectations-20250107T000000Z", published / "expectations-20250107T000000Z"
-    for folder in (draft, unnamed):
-        folder.mkdir(parents=True)
-        (folder / "part-00000.parquet").write_bytes(b"PAR1")
+    unnamed = published / "expectations-20250107T000000Z"
+    unnamed.mkdir(parents=True)
+    (unnamed / "part-00000.parquet").write_bytes(b"PAR1")
     (published / "current.json").write_text(torn)
     judged = spark.createDataFrame([], JUDGED)
     name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=())
     assert name == f"{unnamed.name}-2"
     assert json.loads((published / "current.json").read_text())["expectations"] == name
-    assert not draft.exists()
     expectations = Expectations(tmp_path)
     assert expectations.refresh(), expectations.problem
 
@@ -66,7 +64,6 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     judged, now = spark.createDataFrame([], JUDGED), moment(at(1))
     wrong = now + timedelta(hours=hours)
     assert publish(judged, tmp_path, as_of=wrong, published_at=wrong, calibrated=())
-    assert (ahead(tmp_path, now) is not None) == replaced
     calibrated = [
         Calibration(3, 1200, kind=kind, suspect_score=2.5, dead_score=4.5, fitted_topic_weeks=0)
         for kind in ("topic", "partition")
@@ -80,4 +77,3 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     assert expectations.published.past_alarms == ({"topic": counted, "partition": counted} if replaced else {})
     current = json.loads((tmp_path / "published" / "current.json").read_text())
     assert datetime.fromisoformat(current["as_of"]) == (now if replaced else wrong)
-    assert ahead(tmp_path, now) is None
