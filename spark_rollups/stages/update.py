@@ -1,6 +1,6 @@
 """One batch of whole topics: from its new rows and known streams to rebuilt days and updated streams.
 
-Runs on Spark's workers. ``spark_rollups.stages.folding`` says what the rows are.
+Runs on Spark's workers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AHEAD_MICROS = DAY_HOURS * HOUR_MICROS
 """Largest lead of a row, in microseconds, over the moment that is judged. A later row is from a clock that was ahead,
 and proves nothing."""
 
-_LISTING = ("state", "reason", "timestamp_type", "max_timestamp", "leader", "owner", "deleted")
+_LISTING = ("state", "reason", "timestamp_type", "max_timestamp", "leader", "owner", "deleted", "latest_offset")
 
 
 def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
@@ -50,9 +50,8 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
     if task.since is not None and not task.from_nothing:
         folded = folded[folded.hours.hour >= task.since * DAY_HOURS]
     days, now = days_of(folded.add_topics(names.topic, names.partitions), known_streams.known)
-    proved = observe(len(names), new_rows.listings(), new_rows.failures(), new_rows.polls(task.observers)).join_earlier(
-        known_streams.observed
-    )
+    seen = observe(len(names), new_rows.listings(), new_rows.failures(task.begin), new_rows.polls(task.observers))
+    proved = seen.join_earlier(known_streams.observed)
     streams = {
         **names.keys,
         "last_advance": nullable_integers(now.last_advance, MICROS),
@@ -72,7 +71,7 @@ class _KnownStreams:
         """``after`` is the number of rows of events that come before those of the state when both are joined."""
         self.state, count = state, len(names)
         self.after = after
-        day, stream = integers(column(state, "day")), names.rows[1]
+        day, stream = integers(column(state, "date")), names.rows[1]
         self.row = np.full(count, UNKNOWN, np.intp)
         """The row of each stream."""
         if not task.from_nothing:
@@ -162,7 +161,6 @@ def _listing_columns(new_rows: NewRows, known_streams: _KnownStreams, proved: Ob
     why = np.where(proved.unreadable_since >= 0, proved.reason, UNKNOWN)
     return {
         **{name: take(name, name, row) for name in _LISTING},
-        "latest_offset": take("end_offset", "latest_offset", row),
         "listed_at": nullable_integers(at, MICROS),
         "observed_until": nullable_integers(proved.until, MICROS),
         "unreadable_since": nullable_integers(proved.unreadable_since, MICROS),

@@ -1,6 +1,6 @@
 """The new rows of a batch of whole topics, and their conversion for the fold.
 
-Runs on Spark's workers. ``spark_rollups.stages.folding`` says what the rows are.
+Runs on Spark's workers, which get rows of the tables as they are.
 """
 
 from __future__ import annotations
@@ -11,20 +11,35 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Rows
+from exporter.domain.arrays import Flags, Rows, runs
 from exporter.domain.history.days import StreamTotals
 from exporter.domain.history.hourly_activity import BACKFILLED, CARRIED, INVENTORY, POLLED, Moments
 from exporter.domain.history.observation import Failures, Listings, Polls, find_last_reads
+from exporter.domain.history.rows import Source
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from spark_rollups.spark.batches import (
+    KEY,
     Names,
     column,
     flags,
     floats,
     integers,
 )
+
+WINDOWS = (
+    *(*KEY, "exporter", "source", "window_start", "window_end", "start_offset", "end_offset", "records"),
+    *("first_advance", "last_advance", "resolution_seconds", "offset_regressions", "future_timestamps"),
+    *("polls_ok", "reason"),
+)
+LISTINGS = (
+    *(*KEY, "exporter", "source", "observed_at", "latest_offset", "reason", "deleted", "state", "timestamp_type"),
+    *("max_timestamp", "leader", "owner"),
+)
+KNOWN_DAYS = ("date", "counted", "hour_records", "offset_before", "advance_before", "slots_before")
+"""The columns of windows, of the inventory and of days that are read."""
 
 Observers = Mapping[tuple[str, str], Polls]
 """The polls of the exporters, by cluster and exporter."""
@@ -60,10 +75,16 @@ class NewRows:
 
     def __init__(self, events: pa.Table, names: Names) -> None:
         self.events, self.names, self.stream = events, names, names.rows[0]
-        self.kind, self.at, self.until, self.end_offset = (
-            integers(column(events, name)) for name in ("kind", "at", "until", "end_offset")
-        )
-        self.polled, self.deleted = flags(column(events, "polled")), flags(column(events, "deleted"))
+
+        def either(of_window: str, of_listing: str) -> Integers:
+            return integers(pc.coalesce(column(events, of_window), column(events, of_listing)))
+
+        self.at, self.until = either("window_start", "observed_at"), either("window_end", "observed_at")
+        self.start_offset, self.end_offset = (either(name, "latest_offset") for name in ("start_offset", "end_offset"))
+        self.polled = flags(pc.equal(column(events, "source"), Source.POLL.value))
+        self.deleted = flags(column(events, "deleted"))
+        self.listed = flags(column(events, "observed_at").is_valid())
+        self.kind = np.where(self.listed, INVENTORY, np.where(self.polled, POLLED, BACKFILLED))
         self._exporters, exporter = _numbered(column(events, "exporter"))
         self._clusters, cluster = _numbered(column(events, "cluster"))
         self.exporter, self.cluster = exporter, cluster
@@ -71,7 +92,7 @@ class NewRows:
 
     def first_poll(self, polled_from: Integers, polled_offset: Integers) -> tuple[Integers, Integers]:
         """Return when a poll first listed each stream, and at which end offset."""
-        seen = np.flatnonzero((self.kind == INVENTORY) & self.polled & ~self.deleted & (self.end_offset >= 0))
+        seen = np.flatnonzero(self.listed & self.polled & ~self.deleted & (self.end_offset >= 0))
         seen = seen[np.argsort(self.at[seen], kind="stable")[::-1]]
         found, offset = np.full(len(polled_from), UNKNOWN, np.int64), np.full(len(polled_from), UNKNOWN, np.int64)
         found[self.stream[seen]], offset[self.stream[seen]] = self.at[seen], self.end_offset[seen]
@@ -80,22 +101,24 @@ class NewRows:
 
     def moments(self, before: StreamTotals, task: Task) -> Moments:
         """Return the rows to fold, with the state ``before`` the days that are made."""
-        is_inventory = (self.kind == INVENTORY) & ~self.deleted & (self.end_offset >= 0)
-        is_window = np.isin(self.kind, (BACKFILLED, POLLED)) & flags(column(self.events, "happened"))
+        is_inventory = self.listed & ~self.deleted & (self.end_offset >= 0)
+        is_window = self._happened()
         if not task.from_nothing:
             is_inventory &= self.at >= task.begin
             is_window &= self.until > task.begin
         rows = np.flatnonzero(is_inventory | is_window)
         chosen = self.events.take(pa.array(rows))
         columns: dict[str, NDArray[Any]] = {
-            name: integers(column(chosen, name))
-            for name in ("at", "until", "start_offset", "end_offset", "first", "last")
+            name: getattr(self, name)[rows] for name in ("at", "until", "start_offset", "end_offset")
         }
         columns["kind"] = self.kind[rows].astype(np.int8)
-        columns["records"], columns["regressions"] = (
-            integers(column(chosen, name), 0) for name in ("records", "regressions")
+        columns["first"], columns["last"] = (
+            integers(column(chosen, name)) for name in ("first_advance", "last_advance")
         )
-        columns["resolution"] = np.nan_to_num(floats(column(chosen, "resolution")))
+        columns["records"], columns["regressions"] = (
+            integers(column(chosen, name), 0) for name in ("records", "offset_regressions")
+        )
+        columns["resolution"] = np.nan_to_num(floats(column(chosen, "resolution_seconds")))
         columns["polled"], columns["exporter"] = self.polled[rows], self.exporter[rows].astype(np.int32)
         columns["read_before"] = self._read_before(rows, task.observers)
         new_moments = _moments_of(columns, self.stream[rows])
@@ -109,9 +132,19 @@ class NewRows:
         }
         return Moments.concatenate([new_moments, _moments_of(ends, carried)])
 
+    def _happened(self) -> Flags:
+        """Return which rows are windows in which anything happened."""
+        counts = {
+            name: integers(column(self.events, name), 0)
+            for name in ("records", "offset_regressions", "future_timestamps")
+        }
+        hidden = (counts["future_timestamps"] > 0) & ~self.polled
+        advanced = flags(column(self.events, "first_advance").is_valid())
+        return ~self.listed & (advanced | (counts["records"] > 0) | (counts["offset_regressions"] > 0) | hidden)
+
     def _read_before(self, rows: Rows, observers: Observers) -> Integers:
         found = np.full(len(rows), UNKNOWN, np.int64)
-        mine = np.flatnonzero(self.kind[rows] == INVENTORY)
+        mine = np.flatnonzero(self.listed[rows])
         inventory = rows[mine]
         found[mine] = find_last_reads(
             self.stream[inventory], self.at[inventory], self.listings(), self.polls(observers)
@@ -120,7 +153,7 @@ class NewRows:
 
     def listings(self) -> Listings:
         """Return the rows that list partitions."""
-        rows = np.flatnonzero(self.kind == INVENTORY)
+        rows = np.flatnonzero(self.listed)
         return Listings(
             self.stream[rows],
             self.at[rows],
@@ -130,9 +163,10 @@ class NewRows:
             self.end_offset[rows],
         )
 
-    def failures(self) -> Failures:
-        """Return the intervals in which no poll could read a partition."""
-        rows = np.flatnonzero(flags(column(self.events, "failed")))
+    def failures(self, begin: int) -> Failures:
+        """Return the intervals from ``begin`` on in which no poll could read a partition."""
+        unread = flags(column(self.events, "reason").is_valid()) & (integers(column(self.events, "polls_ok")) == 0)
+        rows = np.flatnonzero(unread & ~self.listed & self.polled & (self.at >= begin))
         return Failures(self.stream[rows], self._observer[rows], self.at[rows], rows)
 
     def polls(self, observers: Observers) -> Sequence[Polls]:
@@ -143,12 +177,35 @@ class NewRows:
 
     def newest(self, streams: int) -> Rows:
         """Return the row that lists each stream last, UNKNOWN where none does."""
-        rows = np.flatnonzero(self.kind == INVENTORY)
+        rows = np.flatnonzero(self.listed)
         keys = (self.exporter[rows], self.polled[rows], self.deleted[rows], self.at[rows])
         rows = rows[np.lexsort(keys)]
         found = np.full(streams, UNKNOWN, np.intp)
         found[self.stream[rows]] = rows
         return found
+
+
+def find_polls(coverage: pa.Table, listings: pa.Table, since: int | None) -> Observers:
+    """Return when exporters polled, by rows of the coverage with a good poll, and moments at which they listed all.
+
+    They vouch for what they saw from the day ``since`` (None: any day) on.
+    """
+    begin = (since or 0) * DAY_HOURS * HOUR_MICROS
+    listed, found = _by_exporter(listings, "observed_at"), dict[tuple[str, str], Polls]()
+    for key, (starts, last_good) in _by_exporter(coverage, "window_start", "last_good_poll").items():
+        order = np.argsort(starts, kind="stable")
+        order = order[runs(starts[order])]
+        start, good = starts[order], last_good[order]
+        own, begun = start >= begin, np.isin(start, listed.get(key, ()))
+        found[key] = Polls(start[own], good[own], start[begun], np.unique(good))
+    return found
+
+
+def _by_exporter(rows: pa.Table, *names: str) -> dict[tuple[str, str], list[Integers]]:
+    """Return columns of moments, in Unix microseconds, by cluster and exporter."""
+    by = rows.group_by(["cluster", "exporter"]).aggregate([(name, "list") for name in names])
+    keys = zip(by["cluster"].to_pylist(), by["exporter"].to_pylist(), strict=True)
+    return {key: [integers(by[f"{name}_list"][row].values) for name in names] for row, key in enumerate(keys)}
 
 
 def _numbered(values: pa.Array) -> tuple[list[str], Rows]:

@@ -77,7 +77,7 @@ def test_lost_windows_make_no_silence(tmp_path: Path) -> None:
     world.write("orders", 0, [at(0, 1), at(0, 5), at(0, 9)])
     world.poll(at(0), at(0, 10))
     lost = moment(at(0, 5))
-    assert fold(tmp_path, keep=lambda row: row["window_start"] != lost).hours("orders") == [
+    assert fold(tmp_path, lost=lost).hours("orders") == [
         Hour(1.0, 1, 1.0, 1.0),
         Hour(9.0, 2, 9.0, 9.0, censored=True),
     ]
