@@ -6,17 +6,19 @@ from ``poll``, which folds polls every ten minutes into hourly windows as the ex
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from exporter.domain.history.rows import Coverage, Inventory, Source, Window
 from exporter.domain.polls.readings import Reason, State
 from exporter.history.spool import Spool
 from exporter.history.tables import Row, table_of
-from tests.windows import merge_windows
 
 HOUR, DAY, WEEK = 3600.0, 86_400.0, 7 * 86_400.0
 START = datetime(2025, 1, 6, tzinfo=UTC).timestamp()
@@ -118,42 +120,16 @@ class World:
                 rows.append(self.backfilled((topic, partition), visible_until, until, log, None))
             read = until if read_at is None else read_at
             inventory.append(_listing(self.cluster, (topic, partition), log, read, "backfill", Source.BACKFILL))
-        spool = Spool(self.history, "backfill")
-        if rows:
-            spool.write_files(self.cluster, since, [table_of(rows)])
-        spool.write_files(self.cluster, until, [table_of(inventory)])
-        spool.write_files(
-            self.cluster,
-            since,
-            [
-                table_of(
-                    [
-                        Coverage(
-                            self.cluster,
-                            "backfill",
-                            Source.BACKFILL,
-                            since,
-                            until,
-                            until,
-                            until - since,
-                        )
-                    ]
-                )
-            ],
-        )
+        spool, span = Spool(self.history, "backfill"), (since, until, until, until - since)
+        covered: list[Row] = [Coverage(self.cluster, "backfill", Source.BACKFILL, *span)]
+        for written in filter(None, (rows, inventory, covered)):
+            spool.write_files(self.cluster, since, [table_of(written)])
 
     def backfilled(self, part: Part, start: float, end: float, log: Log, first: float | None) -> Window:
         """One backfilled window; without a ``first`` record it is a hidden span."""
         before, after = bisect_right(log.moments, start - 1e-6), bisect_right(log.moments, end - 1e-6)
         return Window(
-            cluster=self.cluster,
-            topic=part[0],
-            topic_id=log.topic_id,
-            partition=part[1],
-            window_start=start,
-            window_end=end,
-            exporter="backfill",
-            source=Source.BACKFILL,
+            *(self.cluster, part[0], log.topic_id, part[1], start, end, "backfill", Source.BACKFILL),
             polls_ok=1,
             records=after - before,
             first_advance=first,
@@ -172,128 +148,87 @@ class _Run:
         self, world: World, exporter: str, unreadable: dict[Part, tuple[float, float]], parts: list[Part]
     ) -> None:
         self.world, self.exporter, self.unreadable, self.parts = world, exporter, unreadable, parts
-        self.windows: dict[tuple[Part, float], Window] = {}
+        self.windows: list[Row] = []
         self.coverage: list[Row] = []
         self.inventory: list[Row] = []
         self.known: dict[Part, tuple[float, int]] = {}
-        self.window = HOUR
 
     def poll(self, since: float, until: float, every: float) -> None:
-        self.window = every if every <= 300.0 else HOUR
-        when = start = last = since
+        interval = every if every <= 300.0 else HOUR
+        when = start = since
         last_listing = since - DAY
         while when < until:
-            end = start - start % self.window + self.window
-            polls = 0
-            while when < min(end, until):
-                if when - last_listing >= DAY:
-                    self.inventory += [self.listing(part, when) for part in self.parts]
-                    last_listing = when
-                for part in self.parts:
-                    self.observe(part, when, start)
-                polls += 1
-                last = when
+            end, polls = min(start - start % interval + interval, until), list[float]()
+            while when < end:
+                polls.append(when)
                 when += every
+            for poll in polls:
+                if poll - last_listing >= DAY:
+                    self.inventory += [self.listing(part, poll) for part in self.parts]
+                    last_listing = poll
             if polls:
-                self.close(start, min(end, until), polls, last)
+                seen = (self.window(part, polls, start, end) for part in self.parts)
+                self.windows += [one for one in seen if one is not None]
+                of = (self.world.cluster, self.exporter, Source.POLL)
+                self.coverage.append(Coverage(*of, start, end, polls[-1], 600.0))
             start = end
 
-    def observe(self, part: Part, when: float, start: float) -> None:
+    def window(self, part: Part, polls: list[float], start: float, end: float) -> Window | None:
+        """What the polls of an interval saw of a partition, None where nothing changed."""
         log = self.world.logs[part]
-        silent = self.unreadable.get(part)
-        key = self.world.cluster, part[0], log.topic_id, part[1], start, start + self.window, self.exporter, Source.POLL
-        window = self.windows.get((part, start)) or Window(*key)
-        if silent is not None and silent[0] <= when < silent[1]:
-            failed = Window(*key, records=0, reason=Reason.NO_LEADER, polls_ok=-1)
-            self.windows[part, start] = merge_windows(window, failed)
-            return
-        end = log.end(when)
-        before = self.known.get(part)
-        self.known[part] = (when, end)
-        if before is None or before[1] == end:
-            return
-        grew = end > before[1]
-        seen = Window(
-            *key,
-            records=max(0, end - before[1]),
-            first_advance=when if grew else None,
-            last_advance=when if grew else None,
-            resolution_seconds=when - before[0] if grew else None,
-            start_offset=before[1] if grew else end,
-            end_offset=end,
-            offset_regressions=0 if grew else 1,
+        read = [(when, log.end(when)) for when in polls if not self.is_unreadable(part, when)]
+        before = [self.known[part]] if part in self.known else []
+        steps = [step for step in pairwise([*before, *read]) if step[0][1] != step[1][1]]
+        if read:
+            self.known[part] = read[-1]
+        if not steps and len(read) == len(polls):
+            return None
+        grown = [(then, now) for then, now in steps if now[1] > then[1]]
+        return Window(
+            *(self.world.cluster, part[0], log.topic_id, part[1], start, end, self.exporter, Source.POLL),
+            polls_ok=len(read),
+            records=sum(now[1] - then[1] for then, now in grown),
+            first_advance=grown[0][1][0] if grown else None,
+            last_advance=grown[-1][1][0] if grown else None,
+            resolution_seconds=max((now[0] - then[0] for then, now in grown), default=None),
+            start_offset=min(end for _, end in steps[0]) if steps else None,
+            end_offset=steps[-1][1][1] if steps else None,
+            offset_regressions=len(steps) - len(grown),
+            reason=None if len(read) == len(polls) else Reason.NO_LEADER,
         )
-        self.windows[part, start] = seen if (part, start) not in self.windows else merge_windows(window, seen)
 
-    def close(self, start: float, end: float, polls: int, last: float) -> None:
-        for part in self.parts:
-            window = self.windows.get((part, start))
-            if window is not None:
-                ok = polls + window.polls_ok
-                self.windows[part, start] = replace(window, window_end=end, polls_ok=ok)
-        self.coverage.append(
-            Coverage(
-                self.world.cluster,
-                self.exporter,
-                Source.POLL,
-                start,
-                end,
-                last,
-                600.0,
-            )
-        )
+    def is_unreadable(self, part: Part, when: float) -> bool:
+        since, until = self.unreadable.get(part, (math.inf, math.inf))
+        return since <= when < until
 
     def listing(self, part: Part, when: float, *, deleted: bool = False) -> Inventory:
-        silent = self.unreadable.get(part)
-        unread = silent is not None and silent[0] <= when < silent[1]
-        return _listing(
-            self.world.cluster,
-            part,
-            self.world.logs[part],
-            when,
-            self.exporter,
-            Source.POLL,
-            unread=unread,
-            deleted=deleted,
-        )
+        row = _listing(self.world.cluster, part, self.world.logs[part], when, self.exporter, Source.POLL)
+        if self.is_unreadable(part, when):
+            unknown: dict[str, Any] = dict.fromkeys(("leader", "earliest_offset", "latest_offset"))
+            row = replace(row, state=State.UNREADABLE, reason=Reason.NO_LEADER, **unknown)
+        return replace(row, deleted=deleted)
 
     def write(self, when: float) -> None:
         spool = Spool(self.world.history, self.exporter)
-        for rows in (list(self.windows.values()), self.inventory, self.coverage):
+        for rows in (self.windows, self.inventory, self.coverage):
             if rows:
                 spool.write_files(self.world.cluster, when, [table_of(rows)])
 
 
-def _listing(
-    cluster: str,
-    part: Part,
-    log: Log,
-    when: float,
-    exporter: str,
-    source: Source,
-    *,
-    unread: bool = False,
-    deleted: bool = False,
-) -> Inventory:
+def _listing(cluster: str, part: Part, log: Log, when: float, exporter: str, source: Source) -> Inventory:
     return Inventory(
-        cluster=cluster,
-        topic=part[0],
-        topic_id=log.topic_id,
-        partition=part[1],
-        exporter=exporter,
-        source=source,
-        observed_at=when,
-        leader=None if unread else 1,
-        earliest_offset=None if unread else 0,
-        latest_offset=None if unread else log.end(when),
+        *(cluster, part[0], log.topic_id, part[1], exporter, source, when),
+        leader=1,
+        earliest_offset=0,
+        latest_offset=log.end(when),
         max_timestamp=None,
-        state=State.UNREADABLE if unread else log.state(when),
-        reason=Reason.NO_LEADER if unread else None,
+        state=log.state(when),
+        reason=None,
         timestamp_type="CreateTime",
         cleanup_policy="delete",
         retention_seconds=WEEK,
         owner=None,
-        deleted=deleted,
+        deleted=False,
     )
 
 
