@@ -7,11 +7,10 @@ import hashlib
 import importlib.util
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-from exporter.java import JavaError, java
+from exporter.java import java
 
 KAFKA_VERSION = "4.3.1"
 BROKER = "kafka_2.13"
@@ -36,59 +35,35 @@ def resolve_kafka(
 
     The first call downloads about 40 MB (30-90 s) from the repositories of Ivy's default settings. Later calls return
     from ``cache`` at once. The folder appears by one rename, so that an incomplete download is never used. Of two
-    processes one waits for the other. Raises DemoError where Java or pyspark is missing, where the cache cannot be
-    used, where the download fails, and where a jar is not that of the release.
+    processes one waits for the other. Raises DemoError where the download fails or a jar is not that of the release,
+    JavaError, and OSError where the cache cannot be used.
     """
-    try:
-        return _resolved(version, cache, progress, artifact)
-    except JavaError as problem:
-        raise DemoError(str(problem)) from None
-    except OSError as problem:
-        raise DemoError(
-            f"{cache} cannot be used for the jars of Kafka: {problem.strerror}; next step: give write access there or "
-            "set TOPIC_LIVENESS_CACHE to another folder"
-        ) from None
-
-
-def _resolved(version: str, cache: Path, progress: Callable[[str], None], artifact: str) -> Path:
     name = f"{'kafka' if artifact == BROKER else artifact}-{version}"
-    ready = cache / name
+    ready, staging = cache / name, cache / f".{name}.partial"
     if ready.is_dir():
         return ready
-    runtime, spark = java(), _spark_jars()
     cache.mkdir(parents=True, exist_ok=True)
-    with _only_one(cache / "ivy.lock", lambda: progress(f"waiting: another process resolves Kafka {version}")):
+    with (cache / "ivy.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if ready.is_dir():
             return ready
-        staging = cache / f".{name}.partial"
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
         progress(f"resolving {artifact} {version} (once, into {cache})")
-        _retrieve(runtime, spark, (artifact, version), cache / "ivy", staging)
+        spec = importlib.util.find_spec("pyspark")  # by path: importing it takes a second
+        assert spec is not None and spec.submodule_search_locations
+        spark = Path(spec.submodule_search_locations[0]) / "jars"
+        _retrieve(spark, (artifact, version), cache / "ivy", staging)
         require_locked(name, staging, cache)
         if artifact in (BROKER, MIRROR):
             _bind_logging(spark, staging)
         staging.rename(ready)
-    progress(f"{artifact} {version}: {len(list(ready.glob('*.jar')))} jars in {ready}")
     return ready
 
 
-def _spark_jars() -> Path:
-    # By path: importing pyspark takes a second and loads numpy and pandas.
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
-        raise DemoError("pyspark is not installed; next step: pip install '.[spark]' in a checkout")
-    jars = Path(spec.submodule_search_locations[0]) / "jars"
-    if not list(jars.glob("ivy-*.jar")):
-        raise DemoError(
-            f"no ivy-*.jar in {jars}; next step: install pyspark anew (pip install --force-reinstall pyspark)"
-        )
-    return jars
-
-
-def _retrieve(runtime: str, spark: Path, wanted: tuple[str, str], ivy: Path, into: Path) -> None:
+def _retrieve(spark: Path, wanted: tuple[str, str], ivy: Path, into: Path) -> None:
     command = [
-        runtime,
+        java(),
         # Ivy runs for seconds: compiled by the first tier only it takes half the CPU.
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
         f"-Divy.default.ivy.user.dir={ivy}",
@@ -98,18 +73,11 @@ def _retrieve(runtime: str, spark: Path, wanted: tuple[str, str], ivy: Path, int
         *(() if wanted[0] in (BROKER, MIRROR) else ("-notransitive",)),
         *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT, check=False)
-        lines, failed = (done.stdout + done.stderr).splitlines(), done.returncode != 0
-    except subprocess.TimeoutExpired:
-        lines, failed = [f"not done within {RESOLVE_TIMEOUT:g} s"], True
-    if failed or not (into / "{}-{}.jar".format(*wanted)).is_file():
-        signs = ("not found", "error", "unresolved", "exception", "download failed")
-        told = [line.strip(" :\t") for line in lines if any(sign in line.lower() for sign in signs)]
-        shown = "; ".join(dict.fromkeys(told)) or "; ".join(lines[-3:])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT, check=False)
+    if done.returncode or not (into / "{}-{}.jar".format(*wanted)).is_file():
         raise DemoError(
-            f"Kafka {wanted[1]} (org.apache.kafka:{wanted[0]}:{wanted[1]}) could not be resolved: {shown[:600]}; "
-            "next step: check the version and the network; behind a proxy set "
+            f"Kafka {wanted[1]} (org.apache.kafka:{wanted[0]}:{wanted[1]}) could not be resolved: "
+            f"{(done.stdout + done.stderr)[-600:]}\nnext step: check the version and the network; behind a proxy set "
             "JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT' and run again"
         )
 
@@ -123,10 +91,7 @@ def require_locked(name: str, folder: Path, cache: Path) -> None:
     if not lock.exists():
         return
     wanted = {jar: digest for digest, jar in map(str.split, lock.read_text(encoding="ascii").splitlines())}
-    found = {}
-    for jar in folder.glob("*.jar"):
-        with jar.open("rb") as file:
-            found[jar.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
     wrong = sorted(jar for jar in wanted.keys() | found.keys() if wanted.get(jar) != found.get(jar))
     if wrong:
         raise DemoError(
@@ -142,15 +107,3 @@ def _bind_logging(spark: Path, into: Path) -> None:
     for prefix in _LOGGING:
         for jar in spark.glob(f"{prefix}*.jar"):
             shutil.copy2(jar, into)
-
-
-@contextmanager
-def _only_one(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold an advisory lock on ``lock``. It ends with the process, so a crash leaves nothing locked."""
-    with lock.open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import yaml
 from confluent_kafka import KafkaException
@@ -18,10 +17,9 @@ from confluent_kafka import KafkaException
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.verdicts import Verdict
 from exporter.history.published import Expectations
-from exporter.java import JavaError, java
+from exporter.java import JavaError
 from tests.demo.broker import KAFKA_VERSION, Broker, free_port, resolve_kafka
 from tests.demo.comparison import CLUSTER, ExposedVerdicts, Key, Row, as_lines, compare, reported_dead
-from tests.demo.folder import DEFAULT_FOLDER, DemoFolder
 from tests.demo.jars import DemoError
 from tests.demo.lifeline import Lifeline
 from tests.demo.scenario import OWNERS, TOPICS, partitions
@@ -29,6 +27,9 @@ from tests.demo.traffic import LiveTraffic, commit_groups, make_topics, write_hi
 from tests.judging import rows_of
 from tests.programs import ROOT, cache_folder
 
+DEFAULT_FOLDER = Path("topic-liveness-demo")
+MARKER = ".topic-liveness-demo"
+"""The file that marks the folder of a demo."""
 EXPORTER_TIMEOUT = 60.0
 BACKFILL_TIMEOUT = 180.0
 SPARK_TIMEOUT = 900.0
@@ -43,46 +44,25 @@ _SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The first compiler tier only: on the demo's few records a rollup costs two thirds of the CPU."""
 
 
-class Interrupted(BaseException):
-    """A signal ended the demo. Not an Exception, so that no handler takes it for a failure."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.exit_code = ExitCode(128 + number)
-
-
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    """Raise Interrupted at the first signal; later ones cannot break into the cleanup."""
-    _handle_signals(signal.SIG_IGN)
-    raise Interrupted(number)
-
-
-def _handle_signals(handler: Any) -> None:
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, handler)
-
-
 def demo(exit_: bool, folder: Path | None) -> int:
     """Run the demo in ``folder`` (None: ``topic-liveness-demo`` in the working directory); return an exit code.
 
-    Serves until Ctrl-C unless ``exit_``. A signal before the verdicts are there gives 128 + its number. Every process
-    is stopped at the end. The folder with report, history and logs stays, unless the demo was interrupted.
+    Serves until Ctrl-C unless ``exit_``. A signal before the verdicts are there gives 130. Every process is stopped at
+    the end. The folder with report, history and logs stays.
     """
-    place, began = DemoFolder(folder or DEFAULT_FOLDER), False
-    _handle_signals(_interrupt)
+    place = DemoFolder(folder or DEFAULT_FOLDER)
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.default_int_handler)
     try:
-        java()
         place.claim()
         with ExitStack() as cleanup:
-            cleanup.callback(place.release)
-            began = True
+            cleanup.callback(place.tidy)
             code = _Demo(place, cleanup).run(serve_on=not exit_)
-    except Interrupted as interrupted:
-        print(f"interrupted by {interrupted}; the demo's files are removed", file=sys.stderr)
-        return interrupted.exit_code
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
     except (DemoError, JavaError, KafkaException) as problem:
         print(f"Error: {problem}", file=sys.stderr)
-        return ExitCode.FOUND if began else ExitCode.NOT_STARTED
+        return ExitCode.FOUND
     print(f"Broker and exporter are stopped. Report, history, config and logs are in {place.path}")
     return code
 
@@ -98,6 +78,34 @@ def _environment() -> dict[str, str]:
         "PYTHONPATH": str(ROOT),
         "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {_SHORT_LIVED_JVM}".strip(),
     }
+
+
+class DemoFolder:
+    """The folder of a demo, never one of another program. Files of an earlier demo are replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.config = self.path / "config.yaml"
+        self.history = self.path / "history"
+        self.logs = self.path / "logs"
+        self.broker = self.path / "kafka"
+
+    def claim(self) -> None:
+        """Create or empty the folder. Raises DemoError where it holds what no demo wrote."""
+        if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / MARKER).exists():
+            raise DemoError(
+                f"{self.path} holds files that no demo wrote, and a demo deletes the files in its folder; "
+                "next step: name another folder with --folder DIR"
+            )
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.logs.mkdir(parents=True)
+        (self.path / MARKER).touch()
+
+    def tidy(self) -> None:
+        """Remove the broker's data, but for its log, which goes to the other logs."""
+        if (log := self.broker / "server.log").exists():
+            shutil.move(log, self.logs / "broker.log")
+        shutil.rmtree(self.broker, ignore_errors=True)
 
 
 class Command:
@@ -141,14 +149,7 @@ class _Demo:
 
     def run(self, *, serve_on: bool) -> int:
         with self._stage(f"resolving Kafka {KAFKA_VERSION}"):
-            jars = resolve_kafka(cache=cache_folder(), progress=_say)
-        try:
-            return self._run(Broker(self._place.broker, jars=jars), serve_on=serve_on)
-        except (DemoError, KafkaException):
-            self._place.keep()
-            raise
-
-    def _run(self, broker: Broker, *, serve_on: bool) -> int:
+            broker = Broker(self._place.broker, jars=resolve_kafka(cache=cache_folder(), progress=_say))
         self._cleanup.callback(broker.stop)
         with self._stage("starting the broker"):
             broker.start()
@@ -176,11 +177,10 @@ class _Demo:
         with self._stage("rollup --report"):
             self._started("rollup", "--report").finish(SPARK_TIMEOUT, check)
         rows = self._agreement(address, check)
-        self._place.keep()
         self._conclude(rows, address, broker.bootstrap)
         if serve_on:
             _say("\nThe broker, the live producers and the exporter run until Ctrl-C.")
-            with suppress(Interrupted):
+            with suppress(KeyboardInterrupt):
                 while True:
                     time.sleep(CHECK_SECONDS)
                     check()

@@ -10,8 +10,8 @@ import pytest
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from tests.demo.comparison import ExposedVerdicts, Key, as_lines, compare
-from tests.demo.folder import DemoFolder
 from tests.demo.jars import DemoError
+from tests.demo.run import DemoFolder
 from tests.demo.scenario import TOPICS, partitions
 
 
@@ -52,8 +52,6 @@ def test_what_one_output_tells_wrong_is_named() -> None:
 def test_a_folder_of_others_is_refused_and_left_alone(tmp_path: Path) -> None:
     """One with files that no demo wrote."""
     (tmp_path / "thesis.tex").write_text("years of work")
-    folder = DemoFolder(tmp_path)
     with pytest.raises(DemoError, match=r"holds files that no demo wrote.*--folder DIR"):
-        folder.claim()
-    folder.release()
+        DemoFolder(tmp_path).claim()
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
