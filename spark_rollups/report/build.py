@@ -31,7 +31,7 @@ from spark_rollups.report.model import (
     TopicKey,
     VerdictCount,
 )
-from spark_rollups.report.summary import notes, summary, warnings
+from spark_rollups.report.summary import summary, warnings
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
 _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -149,7 +149,7 @@ def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) 
         summary=summary(counts, facts, zone, whose),
         counts=counts,
         warnings=tuple(warnings(facts, zone)),
-        notes=(*notes(facts), *facts.drops),
+        drops=facts.drops,
         verdicts=_count_verdicts(topics, facts.week_ago),
         sections=sections,
         candidates=candidates,

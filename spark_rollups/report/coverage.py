@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from exporter.domain.formatting import plural
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.drops import LONGEST_DAYS, MOST_DAYS, Drop, runs
-from spark_rollups.report.model import CHART_DAYS, WEEK, ClusterCoverage, CoverageGap
+from spark_rollups.report.model import CHART_DAYS, WEEK, ClusterCoverage
 
 SHORTEST_GAP_SECONDS = 900.0
-"""A stretch without a good poll is listed when it is longer than this and than three poll intervals."""
+"""A stretch without a good poll is not covered when it is longer than this and than three poll intervals."""
 
 
 def read_coverage(
@@ -67,7 +67,7 @@ def read_coverage(
         for row in rows
     }
     unseen = {
-        cluster: ClusterCoverage(cluster, None, SHORTEST_GAP_SECONDS, (CoverageGap(as_of - WEEK, as_of),), 0.0)
+        cluster: ClusterCoverage(cluster, None, SHORTEST_GAP_SECONDS, 0.0)
         for cluster in clusters
         if cluster not in found
     }
@@ -77,11 +77,10 @@ def read_coverage(
 def _cluster_coverage(row: Mapping[str, Any], as_of: datetime) -> ClusterCoverage:
     last = row["last"]
     limit = max(SHORTEST_GAP_SECONDS, 3 * (row["interval"] or 0.0))
-    blind = CoverageGap(as_of - WEEK if last is None else max(last, as_of - WEEK), as_of)
-    stretches = [*(CoverageGap(one["seen"], one["begin"]) for one in row["gaps"]), blind]
-    gaps = tuple(sorted((gap for gap in stretches if gap.seconds > limit), key=lambda gap: gap.start))
-    missed = sum(gap.seconds for gap in gaps)
-    return ClusterCoverage(row["cluster"], last, limit, gaps, max(0.0, 1 - missed / WEEK.total_seconds()))
+    seen = as_of - WEEK if last is None else max(last, as_of - WEEK)
+    gaps = [as_of - seen, *(one["begin"] - one["seen"] for one in row["gaps"])]
+    missed = sum(gap.total_seconds() for gap in gaps if gap.total_seconds() > limit)
+    return ClusterCoverage(row["cluster"], last, limit, max(0.0, 1 - missed / WEEK.total_seconds()))
 
 
 _DAY, _WEEK = timedelta(days=1), timedelta(weeks=1)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from exporter.domain.groups.readers import Readership
 from exporter.domain.links import Links
 
-REPORT_VERSION = 6
+REPORT_VERSION = 7
 """Version of the JSON form; raised when a field changes its meaning or goes."""
 
 WEEK = timedelta(days=7)
@@ -237,30 +237,15 @@ class VerdictCount:
 
 
 @dataclass(frozen=True, slots=True)
-class CoverageGap:
-    """A stretch of the week in which no poll proves anything."""
-
-    start: datetime
-    end: datetime
-
-    @property
-    def seconds(self) -> float:
-        """Length of the gap."""
-        return (self.end - self.start).total_seconds()
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterCoverage:
     """What the exporter saw of one cluster in the week before ``as_of``.
 
-    ``gaps`` are those longer than ``gap_limit_seconds``; ``covered_share`` (0..1) is the share of the week outside
-    them.
+    ``covered_share`` (0..1) is the share of the week outside of gaps that are longer than ``gap_limit_seconds``.
     """
 
     cluster: str
     last_good_poll: datetime | None
     gap_limit_seconds: float
-    gaps: tuple[CoverageGap, ...]
     covered_share: float
 
 
@@ -276,7 +261,7 @@ class Report:
     summary: str
     counts: SummaryCounts
     warnings: tuple[str, ...]
-    notes: tuple[str, ...]
+    drops: tuple[str, ...]
     verdicts: tuple[VerdictCount, ...]
     sections: tuple[ReportSection, ...]
     candidates: tuple[Entry, ...]

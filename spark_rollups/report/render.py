@@ -19,17 +19,16 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from exporter.domain.formatting import duration, iso, plural, size
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report import wording
-from spark_rollups.report.model import ACTION, Count, CoverageGap, Entry, Report, ReportSection, StreamFinding
+from spark_rollups.report.model import ACTION, Count, Entry, Report, ReportSection, StreamFinding
 from spark_rollups.report.summary import deaths, list_actions
 
 LIMITS = {
     "LISTED_ENTRIES": 300,
-    "LISTED_GAPS": 20,
     "OPEN_FINDINGS": 3,
     "MARKDOWN_OWNERS": 10,
     "MARKDOWN_ENTRIES": 5,
 }
-"""What is shown at most: entries of a list, gaps of a cluster, and different lines for the partitions of one entry;
+"""What is shown at most: entries of a list, and different lines for the partitions of one entry;
 owners in the Markdown, and entries of each."""
 
 _PIECES = re.compile(r"[^._-]*[._-]*")
@@ -138,11 +137,6 @@ def _count(count: Count) -> str:
     return ", ".join(plural(number, noun) for number, noun in counts if number) or "none"
 
 
-def _longest(gaps: tuple[CoverageGap, ...]) -> list[CoverageGap]:
-    chosen = sorted(gaps, key=lambda gap: (-gap.seconds, gap.start))[: LIMITS["LISTED_GAPS"]]
-    return sorted(chosen, key=lambda gap: gap.start)
-
-
 _FILTERS = {
     "size": size,
     "duration": duration,
@@ -156,7 +150,6 @@ _FILTERS = {
     "scope": _scope,
     "finding_groups": _finding_groups,
     "count_text": _count,
-    "longest": _longest,
     "change": lambda now, before: "no change" if now == before else f"{now - before:+,}",
     "number": lambda value: f"{value:,}",
     "exact": lambda value: "" if value is None else f"{value:.0f}",

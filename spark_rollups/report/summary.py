@@ -122,16 +122,7 @@ def _coverage_warning(coverage: ClusterCoverage, facts: Facts, zone: tzinfo) -> 
         )
     if coverage.covered_share < _WELL_COVERED:
         return (
-            f"only {share(coverage.covered_share)} of the week is covered by good polls; silence in the gaps (see "
-            "What the exporter did not see) is not proved."
+            f"only {share(coverage.covered_share)} of the week is covered by good polls; silence in the gaps is "
+            "not proved."
         )
     return None
-
-
-def notes(facts: Facts) -> Iterable[str]:
-    """Return how new deaths were recognised where there are no verdicts of a week ago."""
-    if facts.week_ago_as_of is None:
-        yield (
-            "There are no verdicts of a week ago: deaths of this week are those whose silence passed its limit this "
-            "week."
-        )

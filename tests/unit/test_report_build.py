@@ -21,7 +21,6 @@ from spark_rollups.report.build import build_report
 from spark_rollups.report.folder import render_json
 from spark_rollups.report.model import (
     ClusterCoverage,
-    CoverageGap,
     Entry,
     Facts,
     Report,
@@ -81,7 +80,7 @@ def facts(
     made = Facts(
         as_of=AS_OF,
         judged=tuple(map(around, rows)),
-        coverage=(ClusterCoverage("prod", AS_OF, 900.0, (), 1.0),),
+        coverage=(ClusterCoverage("prod", AS_OF, 900.0, 1.0),),
         week_ago_as_of=AS_OF - 7 * DAY,
     )
     return replace(made, **changes)
@@ -213,12 +212,11 @@ def test_what_makes_a_report_less_true_is_stated_at_the_top_of_all_three_forms()
     """A rollup that stopped, a cluster never polled, one gone dark, and one full of gaps."""
     known = facts(judged(finding(None, "live")))
     assert build_report(replace(known, asked_for=AS_OF + 35 * HOUR)).warnings == ()
-    gap = CoverageGap(AS_OF - 7 * DAY, AS_OF - 6 * DAY)
     coverage = (
-        ClusterCoverage("never", None, 900.0, (CoverageGap(AS_OF - 7 * DAY, AS_OF),), 0.0),
-        ClusterCoverage("dark", AS_OF - 9 * HOUR, 900.0, (CoverageGap(AS_OF - 9 * HOUR, AS_OF),), 0.94),
-        ClusterCoverage("holes", AS_OF, 900.0, (gap,), 6 / 7),
-        ClusterCoverage("fine", AS_OF, 900.0, (), 1.0),
+        ClusterCoverage("never", None, 900.0, 0.0),
+        ClusterCoverage("dark", AS_OF - 9 * HOUR, 900.0, 0.94),
+        ClusterCoverage("holes", AS_OF, 900.0, 6 / 7),
+        ClusterCoverage("fine", AS_OF, 900.0, 1.0),
     )
     report = build_report(replace(known, asked_for=AS_OF + 9 * DAY, coverage=coverage))
     late, *blind = report.warnings
@@ -293,7 +291,7 @@ def test_an_owner_has_a_page_with_nothing_of_others() -> None:
     assert all(re.fullmatch(r"owners/[a-z0-9_-]+(\.[0-9a-f]{12})?", page) for page in pages)
     mine = by_owner["team-a"]
     assert places(mine) == {"newly-dead": [("topic", ())]}
-    assert mine.summary.startswith("team-a: 1 topic died; ") and mine.notes == ()
+    assert mine.summary.startswith("team-a: 1 topic died; ") and mine.drops == ()
     assert [topic.topic for topic in mine.topics] == ["a"]
     assert "passwd" not in render_html(mine)
     assert by_owner["../../etc/passwd"].summary in render_html(report)
