@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from exporter.storage.files import FileInfo, Location, ObjectPath, delete, files_in, open_file, put
 from spark_rollups.spark.failures import NotStartedError
@@ -48,14 +49,14 @@ class LockTakenError(BlockingIOError):
 
 @contextmanager
 def hold_rollup_lock(history: Location) -> Iterator[Callable[[], None]]:
-    """Hold ``<history>/rollup.lock``; yield a check that raises LockedError once this process may no longer hold it.
+    """Hold ``<history>/rollup.lock``; yield a check that raises LockError once this process may no longer hold it.
 
-    Raises LockedError if another process holds the lock, and if it cannot be taken. In object storage the next process
+    Raises LockError if another process holds the lock, and if it cannot be taken. In object storage the next process
     waits until the lease of a killed one expires.
     """
     path = history / "rollup.lock"
     try:
-        require, release = _lock_file(path) if isinstance(path, Path) else _lease(path)
+        held = Lease(path) if isinstance(path, ObjectPath) else _lock_file(path)
     except LockTakenError as taken:
         raise LockError(
             f"{history} is being rolled up by {taken.strerror}: wait until it has ended, or end it, and run this again"
@@ -68,15 +69,14 @@ def hold_rollup_lock(history: Location) -> Iterator[Callable[[], None]]:
             advice = "make room there, and run this again"
         raise LockError(f"{path} cannot be written: {failed.strerror}; {advice}") from failed
     try:
-        yield require
+        yield held.require_sure if isinstance(held, Lease) else lambda: None
     finally:
         with suppress(OSError):  # a lease then expires
-            release()
+            held.close()
 
 
-def _lock_file(path: Path) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Lock a file, which names its holder, for as long as this process lives. Raises TakenError, and OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _lock_file(path: Path) -> IO[str]:
+    """Return a locked file, which names its holder, until it is closed. Raises LockTakenError, and OSError."""
     file = path.open("a+", encoding="utf-8")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,20 +89,7 @@ def _lock_file(path: Path) -> tuple[Callable[[], None], Callable[[], None]]:
     except OSError:
         file.close()
         raise
-    return lambda: None, file.close
-
-
-def _lease(path: ObjectPath) -> tuple[Callable[[], None], Callable[[], None]]:
-    lease = Lease(path)
-
-    def require() -> None:
-        if not lease.sure:
-            raise LockError(
-                f"{path} may be held by another process: the lease was not renewed for "
-                f"{_SURE * EXPIRY_SECONDS:.0f} s, or the clock was set; run this again"
-            )
-
-    return require, lease.release
+    return file
 
 
 def _identity() -> dict[str, str | int]:
@@ -132,7 +119,7 @@ class Lease:
     ) -> None:
         """Take it; where a claim is there, wait until it was renewed or has expired.
 
-        Raises TakenError where another process renews one, and OSError.
+        Raises LockTakenError where another process renews one, and OSError.
         """
         self.folder = folder
         self._renew_seconds, self._expiry_seconds = renew_seconds, expiry_seconds
@@ -147,7 +134,15 @@ class Lease:
         """Whether no other process can hold it."""
         return not self._lost and not self._is_late()
 
-    def release(self) -> None:
+    def require_sure(self) -> None:
+        """Raise LockError once another process can hold it."""
+        if not self.sure:
+            raise LockError(
+                f"{self.folder} may be held by another process: the lease was not renewed for "
+                f"{_SURE * EXPIRY_SECONDS:.0f} s, or the clock was set; run this again"
+            )
+
+    def close(self) -> None:
         """Release it. Raises OSError; it then expires."""
         self._over.set()
         self._thread.join()

@@ -225,9 +225,9 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
     (lease,) = held
     assert len(refused) == 1 and refused[0].startswith("process ")
     assert lease.sure
-    lease.release()
+    lease.close()
     assert files_in(folder, ANY) == []
-    Lease(folder).release()
+    Lease(folder).close()
 
 
 def test_refused_credentials_end_a_start_with_one_line_and_are_not_in_it(s3: S3Server, tmp_path: Path) -> None:

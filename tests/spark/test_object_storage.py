@@ -163,7 +163,7 @@ def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server, refused
     folder = story(server, "held")
     lease = Lease(server.location("held") / "rollup.lock")
     done = refused("rollup", "--history", "s3a://history/held")
-    lease.release()
+    lease.close()
     assert done.returncode == 2
     assert f"s3://history/held is being rolled up by process {os.getpid()} on host " in done.stderr
     assert not (folder / "tables").exists()

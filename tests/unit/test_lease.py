@@ -75,7 +75,7 @@ def test_a_holder_that_slept_longer_than_its_lease_has_lost_it(
     now = getattr(time, clock)
     monkeypatch.setattr(time, clock, lambda *which: now(*which) + 300.0)
     assert not lease.sure
-    lease.release()
+    lease.close()
 
 
 def test_a_holder_whose_renewal_took_longer_than_its_lease_has_lost_it_and_takes_its_claim_back(
