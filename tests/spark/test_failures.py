@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,51 +39,42 @@ def data(table: Path) -> Path:
     return min(table.glob("*.parquet"))
 
 
-def lose_data(table: Path) -> None:
-    """A file that somebody deleted."""
-    data(table).unlink()
-
-
-def tear_data(table: Path) -> None:
-    """A file of which an end is missing."""
-    data(table).write_bytes(data(table).read_bytes()[:100])
-
-
-def garble_data(table: Path) -> None:
-    """A file with other bytes in its pages."""
-    content = data(table).read_bytes()
-    data(table).write_bytes(content[:4] + b"x" * 40 + content[44:])
+def overwrite(path: Path, at: int, content: bytes) -> None:
+    """Put other bytes into a file."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
 
 
 def flip_a_bit(table: Path) -> None:
-    """A file in which one value is another one, as a failing disk makes it."""
-    content = bytearray(data(table).read_bytes())
+    """Change one value, as a failing disk does."""
     column = pq.read_metadata(data(table)).row_group(0).column(0)
-    content[column.data_page_offset + column.total_compressed_size - 1] ^= 1
-    data(table).write_bytes(content)
+    last = column.data_page_offset + column.total_compressed_size - 1
+    overwrite(data(table), last, bytes([data(table).read_bytes()[last] ^ 1]))
 
 
-def lose_version(table: Path) -> None:
-    """A commit in the middle that somebody deleted, where no checkpoint has what it added."""
+def lose_version(table: Path, number: int) -> None:
+    """Delete a commit, where no checkpoint has what it added."""
     log = table / "_delta_log"
-    for path in [log / f"{1:020}.json", *log.glob("*checkpoint*")]:
+    for path in [log / f"{number:020}.json", *log.glob("*checkpoint*")]:
         path.unlink()
 
 
-def lose_first_version(table: Path) -> None:
-    """The same with the first one."""
-    log = table / "_delta_log"
-    for path in [log / f"{0:020}.json", *log.glob("*checkpoint*")]:
-        path.unlink()
+DAMAGES: Mapping[str, Callable[[Path], object]] = {
+    "a file is lost": lambda table: data(table).unlink(),
+    "a file is torn": lambda table: os.truncate(data(table), 100),
+    "a page has other bytes": lambda table: data(table).write_bytes(
+        b"PAR1" + b"x" * 40 + data(table).read_bytes()[44:]
+    ),
+    "a bit is flipped": flip_a_bit,
+    "a commit is lost": lambda table: lose_version(table, 1),
+    "the first commit is lost": lambda table: lose_version(table, 0),
+}
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [lose_data, tear_data, garble_data, flip_a_bit, lose_version, lose_first_version],
-    ids=lambda damage: damage.__name__,
-)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_table_is_one_line_with_the_way_back(
-    spark: SparkSession, whole: Path, tmp_path: Path, damage: Callable[[Path], None]
+    spark: SparkSession, whole: Path, tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     """The line names the file or the versions, the step a backup or the spool."""
     table = Path(shutil.copytree(whole, tmp_path / "table"))

@@ -42,7 +42,7 @@ def test_markdown_shows_any_text_as_it_is_in_a_line_and_in_a_table(text: str) ->
 
 def test_text_that_hides_or_reorders_is_made_visible() -> None:
     """Control characters and direction marks become replacement characters, line breaks become spaces."""
-    assert visible("a\x00b\u202ec\x1b[31md\ne\tf") == "a\ufffdb\ufffdc\ufffd[31md e f"
+    assert visible("a\x00b\u202ec\x1b[31md\ne\tf\ud800") == "a\ufffdb\ufffdc\ufffd[31md e f\ufffd"
 
 
 @pytest.mark.parametrize(
