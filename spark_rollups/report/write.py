@@ -42,10 +42,8 @@ def write_report(
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
     or none. Raises NotStartedError where there are no verdicts, KnownError where the folder cannot be written or the
-    tables not used, ValueError for a naive ``as_of``.
+    tables not used.
     """
-    if as_of is not None and as_of.tzinfo is None:
-        raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
     history = tables.history
     tables.notes()  # raises where another release made them
     facts = read_facts(tables, as_of or latest(datetime.now(UTC)))

@@ -158,17 +158,6 @@ def verdicts_a_week_ago() -> Iterator[dict[str, Any]]:
     )
 
 
-def verdicts_of_earlier_weeks() -> Iterator[dict[str, Any]]:
-    """Two and three weeks ago."""
-    for weeks in (2, 3):
-        then: dict[str, Any] = {"as_of": AS_OF - weeks * 7 * DAY}
-        for name in ("orders", "clicks", "payments.settled"):
-            yield from topic(name, "live", **then)
-        if weeks == 2:
-            yield from topic("invoices-eu", "dead", silent=2 * DAY, limit=5 * HOUR, **then)
-        yield from topic("legacy.v1", "retired", silent=33 * DAY, **then)
-
-
 def coverage(
     cluster: str, start: datetime, end: datetime, *, good: bool = True, step: timedelta = HOUR
 ) -> Iterator[dict[str, Any]]:
@@ -265,30 +254,6 @@ def relation(
     }
 
 
-def advanced(name: str, partition: int | None, moment: datetime) -> dict[str, Any]:
-    """The day on which a partition, or a topic (None), advanced, once."""
-    return {
-        "cluster": "prod",
-        "topic": name,
-        "topic_id": f"id-of-{name}"[:22],
-        "partition": partition,
-        "date": moment.date(),
-        "source": "poll",
-        "active": 1 << moment.hour,
-        "unknown": 0,
-        "counted": 1 << moment.hour,
-        "records": 5,
-        "first_advance": moment,
-        "last_advance": moment,
-        "offset_regressions": 0,
-        "first_ms": [(moment.minute * 60 + moment.second) * 1000],
-        "last_ms": [(moment.minute * 60 + moment.second) * 1000],
-        "fives": [0],
-        "hour_records": [5],
-        "slots_before": 0,
-    }
-
-
 def calibration(kind: str, as_of: datetime, promised: float | None, alarms: int, weeks: int) -> dict[str, Any]:
     """What was promised and counted of one kind of stream."""
     return {
@@ -310,11 +275,7 @@ def story() -> dict[str, list[dict[str, Any]]]:
     """All tables of the story, table -> rows."""
     gap = datetime(2026, 2, 28, 6, tzinfo=UTC)
     return {
-        "verdicts": [
-            *verdicts_of_earlier_weeks(),
-            *verdicts_a_week_ago(),
-            *verdicts_now(),
-        ],
+        "verdicts": [*verdicts_a_week_ago(), *verdicts_now()],
         "coverage": [
             *coverage("prod", AS_OF - 25 * DAY, gap),
             *coverage("prod", gap, gap + 2 * HOUR, good=False),
@@ -327,15 +288,6 @@ def story() -> dict[str, list[dict[str, Any]]]:
             *(row for number in (0, None) for row in daily("invoices-eu", number, AS_OF - 16 * DAY, 3)),
             *daily("audit_log_", 2, AS_OF - 12 * DAY, 8),
             *(row for number in (0, None) for row in daily("clicks", number, AS_OF - 6 * HOUR, 9)),
-            *(
-                advanced("stock-levels", number, at)
-                for number in (0, None)
-                for at in (
-                    AS_OF - 9 * DAY,
-                    AS_OF - 5 * DAY + timedelta(minutes=17),
-                    AS_OF - timedelta(minutes=4),
-                )
-            ),
         ],
         "inventory": [
             inventory("payments.settled", "team-billing", AS_OF - 9 * DAY),

@@ -135,12 +135,6 @@ def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, history: Pat
         write_report(Tables(spark, history), as_of=AS_OF - 300 * DAY, output=None)
 
 
-def test_a_moment_without_a_zone_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Nobody guesses which zone was meant."""
-    with pytest.raises(ValueError, match="time zone"):
-        write_report(Tables(spark, tmp_path), as_of=AS_OF.replace(tzinfo=None), output=None)
-
-
 def test_a_folder_that_cannot_be_written_is_named(spark: SparkSession, history: Path, tmp_path: Path) -> None:
     """An output that is a file gives one clear error, and nothing is left behind."""
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
