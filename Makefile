@@ -60,7 +60,7 @@ bench-rollup: $(READY) java  ## print what a rollup of 20,000 partitions takes: 
 	$(BIN)/python -m tests.bench.rollup $(ARGS)
 
 bench-demo: $(READY) java  ## print what a rollup of the demo takes; after make demo ARGS=--exit
-	$(BIN)/python -m tests.bench.demo_rollup $(ARGS)
+	$(BIN)/python -m tests.bench.rollup --demo topic-liveness-demo/history $(ARGS)
 
 bench-detection: $(READY)  ## print how fast deaths are seen, at what rate of false alarms
 	$(BIN)/python -m tests.bench.detection $(ARGS)

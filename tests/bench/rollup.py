@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -151,6 +152,19 @@ def run(name: str, history: Path, as_of: float, windows: int, streams: int, opti
     return job
 
 
+def measure_demo(source: Path) -> None:
+    """Print what the job takes on a copy of the spool of a demo, and then on the tables that are there."""
+    if not (source / "spool").is_dir():
+        raise WrongFiguresError(
+            f"{source} is no history of a demo: run `make demo ARGS=--exit` before, or name another"
+        )
+    with tempfile.TemporaryDirectory(prefix="bench-demo-") as folder:
+        history = Path(folder, "history")
+        shutil.copytree(source / "spool", history / "spool")
+        for name in ("the first run", "the second one, on its tables"):
+            show(name, watched(name, "rollup", "--history", str(history), "--report").rows())
+
+
 def on_disk(folder: Path) -> float:
     """Return the MiB of the files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
@@ -161,7 +175,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, nargs="+", default=[20_000], help="how many, twelve a topic")
     parser.add_argument("--weeks", type=int, nargs="+", default=[8], help="weeks of history before the one more day")
+    parser.add_argument("--demo", type=Path, help="the history of a demo, in place of a fleet")
     given = parser.parse_args()
+    if given.demo is not None:
+        measure_demo(given.demo)
+        return
     for partitions in given.partitions:
         for weeks in given.weeks:
             measure(partitions, weeks)

@@ -71,24 +71,6 @@ def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, fo
     assert done.stderr == f"Error: {unread} cannot be read: {cause}. Make it readable for this user and run it again\n"
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (("--as-of", "tuesday"), "must be an ISO 8601 moment such as 2026-03-03T12:00:00Z, got 'tuesday'"),
-        (("--as-of", "2999-01-01"), "must not lie in the future, got '2999-01-01'"),
-        (("--conf", "memory=1g"), "must be spark.NAME=VALUE, got 'memory=1g'"),
-    ],
-)
-def test_a_wrong_option_is_refused_before_spark_starts(
-    history: Path, options: tuple[str, str], problem: str, refused: Call
-) -> None:
-    """The message names the rule and the value; nothing is written."""
-    done = refused("rollup", "--history", history, *options)
-    assert done.returncode == 2
-    assert problem in done.stderr
-    assert not (history / "tables").exists()
-
-
 def test_a_second_rollup_on_the_same_history_is_refused(history: Path, refused: Call) -> None:
     """The one at work is named by process and host; afterwards nothing is locked."""
     with hold_rollup_lock(history):

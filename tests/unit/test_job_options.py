@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from click import BadParameter
 from click.testing import CliRunner
 from pydantic import ValidationError
 
@@ -21,7 +20,7 @@ from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.verdicts import TopicOverride
 from exporter.settings.schema import Settings
 from spark_rollups.job import main
-from spark_rollups.options import JsonOption, Moment
+from spark_rollups.options import JsonOption
 
 
 @pytest.mark.parametrize("days", ["inf", "1e9", "36501", "363.9", "-1", "nan", ""])
@@ -45,11 +44,25 @@ def test_the_days_that_settings_allow_are_allowed(days: int) -> None:
         Settings.model_validate({"clusters": [], "rollup": {"retention": "51w"}})
 
 
-@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+10:00", "10000-01-01", "yesterday"])
-def test_a_moment_that_no_calendar_has_is_refused(text: str) -> None:
-    """In UTC the first one lies before the year 1."""
-    with pytest.raises(BadParameter, match="must be an ISO 8601 moment"):
-        Moment().convert(text, None, None)
+NO_MOMENT = "must be an ISO 8601 moment such as 2026-03-03T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "rule"),
+    [
+        ("--as-of", "0001-01-01T00:00:00+10:00", NO_MOMENT),  # in UTC before the year 1
+        ("--as-of", "10000-01-01", NO_MOMENT),
+        ("--as-of", "yesterday", NO_MOMENT),
+        ("--as-of", "2999-01-01", "must not lie in the future"),
+        ("--conf", "memory=1g", "must be spark.NAME=VALUE"),
+        ("--zone", "Berlin", "must be a time zone such as Europe/Berlin"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_rule_and_value(option: str, text: str, rule: str) -> None:
+    """Before anything is read."""
+    refused = CliRunner(env={"COLUMNS": "500"}).invoke(main, ["rollup", "--history", "/nowhere", option, text])
+    assert refused.exit_code == 2
+    assert f"Invalid value for '{option}': {rule}, got '{text}'" in " ".join(refused.output.split())
 
 
 @pytest.mark.parametrize(
