@@ -102,9 +102,6 @@ def ingest_table(
     for path in list_spool(history / "spool" / table.name):
         (done.ingested_paths if path.name in known else paths).append(path)
     files = _readable(paths, history, table, done)
-    if not any(files.values()):
-        _note(done, files)
-        return done
     try:
         _append(tables, history, table, files, done)
     except (Py4JJavaError, PySparkException):
@@ -113,15 +110,10 @@ def ingest_table(
         if len(whole) == len(files):
             raise
         files = whole
-        if files:
-            _append(tables, history, table, files, done)
-    _note(done, files)
-    return done
-
-
-def _note(done: IngestResult, files: Mapping[Location, int]) -> None:
+        _append(tables, history, table, files, done)
     done.ingested_paths += files
-    done.files = dict(files)
+    done.files = files
+    return done
 
 
 def _readable(
@@ -143,6 +135,8 @@ def _append(
     tables: Tables, history: Location, table: SpoolTable, files: Mapping[Location, int], done: IngestResult
 ) -> None:
     """Append rows whose key the table lacks. It may have them of a copied file, or of a run that was killed."""
+    if not any(files.values()):
+        return
     spread(tables.spark, rows=sum(files.values()))
     reader = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true")
     # A name is taken for a pattern, also that of the history folder.

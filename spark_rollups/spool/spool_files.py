@@ -6,13 +6,12 @@ be true is left out of the table.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import IO
 from zlib import crc32
 
@@ -139,18 +138,10 @@ def count_rows(path: Location, table: SpoolTable, now: datetime, *, pages: bool 
 
 
 def _opened(path: Location) -> IO[bytes]:
-    """Open a file to read it; on a pipe a reader would hang."""
-    if isinstance(path, ObjectPath):
-        return open_file(path)
-    try:
-        regular = stat.S_ISREG(path.stat().st_mode)
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENOENT) or not path.is_symlink():
-            raise
-        regular = False  # a link that leads nowhere
-    if not regular:
+    """Open a file to read it; a reader of a pipe would hang. Raises SpoolFileError for what is no regular file."""
+    if isinstance(path, Path) and not path.is_file() and os.path.lexists(path):
         raise SpoolFileError(f"{path.name} is no regular file: find out who writes into the spool")
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    return open_file(path)
 
 
 def _require_columns(path: Location, parquet: pq.ParquetFile, schema: StructType) -> None:
