@@ -50,10 +50,6 @@ class Progress:
             over.set()
             printer.join()
 
-    def note(self, text: str) -> None:
-        """Say something of the run as a whole."""
-        click.echo(text)
-
     def done(self, text: str) -> None:
         """Print that all is done, and how long it took in total."""
         _print_line("done", self._began, text)

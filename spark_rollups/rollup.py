@@ -87,7 +87,7 @@ class _Run:
         windows_from = tables.windows_from(self._began.date())
         since = FIRST_DAY if self._request.rebuild else ingest.find_pending_day(tables)
         if since is not None and windows_from is not None and since < windows_from:
-            progress.note(f"days before {windows_from} stay as they are: their windows are not kept any more")
+            click.echo(f"days before {windows_from} stay as they are: their windows are not kept any more")
             since = windows_from
         if since is not None:
             ingest.note_pending(tables, since)

@@ -25,7 +25,7 @@ from exporter.domain.learning.drops import (
 )
 from exporter.domain.learning.hours import Integers
 from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS
-from spark_rollups.spark.batches import column, integers, table_of, texts
+from spark_rollups.spark.batches import column, group_moments, integers, number_texts, table_of
 from spark_rollups.spark.frames import arrow_schema, compute_once
 from spark_rollups.store.schemas import DATE, DROPS, make_required
 
@@ -107,19 +107,16 @@ def _number(day: date) -> int:
     return (day - _EPOCH).days
 
 
-def _polled_spans(tables: Tables, first: date) -> Mapping[str, Mapping[tuple[str, str], _Spans]]:
+def _polled_spans(tables: Tables, first: date) -> Mapping[str, Mapping[tuple[str, ...], _Spans]]:
     """Return what exporters covered from the end of a day before ``first`` on, by cluster, and by exporter and source.
 
     Spans are begins and ends in Unix microseconds.
     """
     seen = (F.col("window_end") > F.lit(first).cast("timestamp")) & F.col("last_good_poll").isNotNull()
-    moments = F.unix_micros("window_start").alias("begin"), F.unix_micros("window_end").alias("end")
-    table = tables.read("coverage").where(seen).select("cluster", "exporter", "source", *moments).toArrow()
-    by = table.group_by(["cluster", "exporter", "source"]).aggregate([("begin", "list"), ("end", "list")])
-    found = defaultdict[str, dict[tuple[str, str], _Spans]](dict)
-    keys = zip(*(by[name].to_pylist() for name in ("cluster", "exporter", "source")), strict=True)
-    for row, (cluster, *of) in enumerate(keys):
-        begin, end = (by[name][row].values.to_numpy() for name in ("begin_list", "end_list"))
+    key, moments = ("cluster", "exporter", "source"), ("window_start", "window_end")
+    spans = group_moments(tables.read("coverage").where(seen).select(*key, *moments).toArrow(), key, moments)
+    found = defaultdict[str, dict[tuple[str, ...], _Spans]](dict)
+    for (cluster, *of), (begin, end) in spans.items():
         found[cluster][tuple(of)] = begin, end
     return found
 
@@ -137,7 +134,7 @@ def _shares(spans: Iterable[_Spans], days: Integers) -> Floats:
 
 
 def _unseen(
-    tables: Tables, spans: Mapping[str, Mapping[tuple[str, str], _Spans]], covered: Mapping[str, Integers]
+    tables: Tables, spans: Mapping[str, Mapping[tuple[str, ...], _Spans]], covered: Mapping[str, Integers]
 ) -> DataFrame | None:
     """Return the days of topics (cluster, topic, date) on which only exporters of other topics polled.
 
@@ -173,10 +170,7 @@ def drops_of(rows: pa.Table, *, covered: Mapping[str, Integers], since: int, tod
     """Return the drops of one cluster; a topic was not seen on a day whose ``hours`` are null."""
     cluster, day = column(rows, "cluster")[0].as_py(), integers(column(rows, "date"))
     first = int(day.min())
-    # No column of numpy's texts: each of its rows is as wide as the longest name.
-    encoded = column(rows, "topic").dictionary_encode()
-    names, rank = np.unique(texts(encoded.dictionary), return_inverse=True)
-    topic = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+    names, topic = number_texts(column(rows, "topic"))
     active = np.zeros((len(names), today - first), np.int64)
     hours = integers(column(rows, "hours"))
     wrote, unseen = hours >= 0, hours < 0
@@ -194,7 +188,7 @@ def drops_of(rows: pa.Table, *, covered: Mapping[str, Integers], since: int, tod
             "date": pa.array(dates, pa.int32()).cast(pa.date32()),
             "cluster": pa.array([cluster] * len(found), pa.string()),
             "judged": np.array([one.judged for one in found], np.int64),
-            "topics": pa.array([names[one.topics].tolist() for one in found], pa.list_(pa.string())),
+            "topics": pa.array([[names[topic] for topic in one.topics] for one in found], pa.list_(pa.string())),
         },
         schema,
     )

@@ -26,7 +26,9 @@ from spark_rollups.spark.batches import (
     column,
     flags,
     floats,
+    group_moments,
     integers,
+    number_texts,
 )
 
 WINDOWS = (
@@ -41,7 +43,7 @@ LISTINGS = (
 KNOWN_DAYS = ("date", "counted", "hour_records", "offset_before", "advance_before", "slots_before")
 """The columns of windows, of the inventory and of days that are read."""
 
-Observers = Mapping[tuple[str, str], Polls]
+Observers = Mapping[tuple[str, ...], Polls]
 """The polls of the exporters, by cluster and exporter."""
 
 
@@ -85,8 +87,8 @@ class NewRows:
         self.deleted = flags(column(events, "deleted"))
         self.listed = flags(column(events, "observed_at").is_valid())
         self.kind = np.where(self.listed, INVENTORY, np.where(self.polled, POLLED, BACKFILLED))
-        self._exporters, exporter = _numbered(column(events, "exporter"))
-        self._clusters, cluster = _numbered(column(events, "cluster"))
+        self._exporters, exporter = number_texts(column(events, "exporter"))
+        self._clusters, cluster = number_texts(column(events, "cluster"))
         self.exporter, self.cluster = exporter, cluster
         self._observer = cluster * max(1, len(self._exporters)) + exporter
 
@@ -191,28 +193,12 @@ def find_polls(coverage: pa.Table, listings: pa.Table, since: int | None) -> Obs
     They vouch for what they saw from the day ``since`` (None: any day) on.
     """
     begin = (since or 0) * DAY_HOURS * HOUR_MICROS
-    listed, found = _by_exporter(listings, "observed_at"), dict[tuple[str, str], Polls]()
-    for key, (starts, last_good) in _by_exporter(coverage, "window_start", "last_good_poll").items():
+    exporter, found = ("cluster", "exporter"), dict[tuple[str, ...], Polls]()
+    listed = group_moments(listings, exporter, ["observed_at"])
+    for key, (starts, last_good) in group_moments(coverage, exporter, ["window_start", "last_good_poll"]).items():
         order = np.argsort(starts, kind="stable")
         order = order[runs(starts[order])]
         start, good = starts[order], last_good[order]
         own, begun = start >= begin, np.isin(start, listed.get(key, ()))
         found[key] = Polls(start[own], good[own], start[begun], np.unique(good))
     return found
-
-
-def _by_exporter(rows: pa.Table, *names: str) -> dict[tuple[str, str], list[Integers]]:
-    """Return columns of moments, in Unix microseconds, by cluster and exporter."""
-    by = rows.group_by(["cluster", "exporter"]).aggregate([(name, "list") for name in names])
-    keys = zip(by["cluster"].to_pylist(), by["exporter"].to_pylist(), strict=True)
-    return {key: [integers(by[f"{name}_list"][row].values) for name in names] for row, key in enumerate(keys)}
-
-
-def _numbered(values: pa.Array) -> tuple[list[str], Rows]:
-    encoded = values.dictionary_encode()
-    distinct = encoded.dictionary.to_pylist()
-    order = sorted(range(len(distinct)), key=distinct.__getitem__)
-    rank = np.zeros(len(distinct), np.intp)
-    rank[order] = np.arange(len(distinct))
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
-    return [distinct[place] for place in order], rank[codes] if len(distinct) else np.zeros(0, np.intp)
