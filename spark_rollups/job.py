@@ -11,11 +11,11 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
@@ -38,7 +38,7 @@ from spark_rollups.options import (
     Zone,
 )
 from spark_rollups.progress import Progress
-from spark_rollups.report.write import ReportPaths, write_report
+from spark_rollups.report.write import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.spark.failures import (
     KnownError,
@@ -167,8 +167,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         request = RollupRequest(as_of, rebuild, *configured, accepted, retention)
         tables = run_rollup(spark, history, request, progress)
         if and_report:
-            write = partial(write_report, tables, as_of=as_of, output=None, zone=zone)
-            _report(progress, partial(write, links=links))
+            _report(progress, tables, as_of=as_of, zone=zone, links=links)
 
 
 @main.command(epilog=EXIT_CODES)
@@ -196,13 +195,13 @@ def report(
         _history_of(history) as files,
         _session("report", history, files, master, conf, progress) as spark,
     ):
-        write = partial(write_report, Tables(spark, history), as_of=as_of, output=output, zone=zone)
-        _report(progress, partial(write, asked_for=as_of or datetime.now(UTC), links=links))
+        asked_for, tables = as_of or datetime.now(UTC), Tables(spark, history)
+        _report(progress, tables, as_of=as_of, output=output, asked_for=asked_for, zone=zone, links=links)
 
 
-def _report(progress: Progress, write: Callable[[], ReportPaths]) -> None:
+def _report(progress: Progress, tables: Tables, **options: Any) -> None:
     with progress.stage("report") as details:
-        paths = write()
+        paths = write_report(tables, **options)
         details.append(f"as of {_text(paths.as_of)}")
     for path in (paths.html, paths.markdown, paths.json):
         click.echo(path)

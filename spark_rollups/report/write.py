@@ -30,7 +30,7 @@ def write_report(
     tables: Tables,
     *,
     as_of: datetime | None,
-    output: Location | None,
+    output: Location | None = None,
     asked_for: datetime | None = None,
     zone: tzinfo = UTC,
     links: Links = NO_LINKS,

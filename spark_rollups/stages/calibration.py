@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -55,15 +55,6 @@ UNITS = StructType(
 """How many topic-weeks count in a week (``topics``), or an unusual silence of a topic in one of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusions:
-    """Overrides and outages of the configuration as of a moment (Unix seconds)."""
-
-    outages: Sequence[Outage]
-    overrides: Sequence[TopicOverride]
-    as_of: float
-
-
 def calibrate(
     found: DataFrame,
     as_of: datetime,
@@ -79,32 +70,33 @@ def calibrate(
     force for, with all their weeks: no threshold judges them, and since when is unknown.
     """
     now = week_of(as_of.astimezone(UTC).date())
-    counted = units_of(found, now, Exclusions(outages, overrides, as_of.timestamp()), shards)
-    return calibrations(unusual_from(counted.toArrow()), now, accepted)
-
-
-def units_of(found: DataFrame, now: int, exclusions: Exclusions, shards: int) -> DataFrame:
-    """Return rows of UNITS of the weeks before ``now`` that thresholds are fitted to or judged by."""
     ended = found.where(
         (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
     )
-    schema = arrow_schema(UNITS)
-
-    def make(rows: pa.Table) -> pa.Table:
-        return units(rows, exclusions=exclusions, schema=schema)
-
-    return ended.groupBy(shard_of_topic(shards)).applyInArrow(make, UNITS)
+    known = {"outages": outages, "overrides": overrides, "as_of": as_of.timestamp(), "schema": arrow_schema(UNITS)}
+    made = ended.groupBy(shard_of_topic(shards)).applyInArrow(functools.partial(units, **known), UNITS)
+    return calibrations(unusual_from(made.toArrow()), now, accepted)
 
 
-def units(found: pa.Table, *, exclusions: Exclusions, schema: pa.Schema) -> pa.Table:
-    """Return the rows of UNITS of a batch of whole topics; ``found`` are rows of MAXIMA."""
+def units(
+    found: pa.Table,
+    *,
+    outages: Sequence[Outage] = (),
+    overrides: Sequence[TopicOverride] = (),
+    as_of: float = 0.0,
+    schema: pa.Schema,
+) -> pa.Table:
+    """Return rows of UNITS, which thresholds are fitted to or judged by, of a batch of whole topics.
+
+    ``found`` are rows of MAXIMA; overrides are those of a moment in Unix seconds.
+    """
     names = Names(found)
     number, name = names.topic[names.rows[0]], names.name[names.rows[0]]
     first = pa.array(np.unique(name, return_index=True)[1])
     keys = list(zip(*(column(found, one).take(first).to_pylist() for one in KEY[:2]), strict=True))
-    free = ~are_overridden(keys, exclusions.overrides, exclusions.as_of)[name]
+    free = ~are_overridden(keys, overrides, as_of)[name]
     begin, end = seconds(column(found, "silent_from")), seconds(column(found, "silent_until"))
-    excused = are_in_outages(keys, name, (begin, end), exclusions.outages)
+    excused = are_in_outages(keys, name, (begin, end), outages)
     rows = np.flatnonzero(free)
     week, ended = (weeks_from(column(found, name)) for name in ("week", "week_ended"))
     whole = texts(column(found, "kind")) == TOPIC

@@ -18,7 +18,7 @@ from exporter.domain.verdicts import Verdict
 from exporter.history.cluster_states import read_state
 from exporter.history.published import Expectations
 from spark_rollups.spark.frames import arrow_schema
-from spark_rollups.stages.calibration import UNITS, Exclusions, units, unusual_from
+from spark_rollups.stages.calibration import UNITS, units, unusual_from
 from spark_rollups.stages.learning import DAYS, LEARNED, learn_batch, week_of
 from spark_rollups.stages.verdicts import JUDGED, Rule, judge_batch
 from spark_rollups.stages.verdicts import LEARNED as PUBLISHED
@@ -49,8 +49,7 @@ def judge_topics(
 ) -> pa.Table:
     """Return all that is judged and published as of a day; in the ``drops`` the topic ``legacy`` took part."""
     today = moment(at(day)).date()
-    exclusions = Exclusions((), (), at(day))
-    unusual = unusual_from(units(maxima, exclusions=exclusions, schema=arrow_schema(UNITS)))
+    unusual = unusual_from(units(maxima, schema=arrow_schema(UNITS)))
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week_of(today))}
     polled = dict[str, int]()
     for (cluster, _), seen in made.observers.items():

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.domain.scoring.calibration import TOPIC, AlarmBudget, calibrations
 from spark_rollups.spark.frames import arrow_schema
-from spark_rollups.stages.calibration import UNITS, Exclusions, units, unusual_from
+from spark_rollups.stages.calibration import UNITS, units, unusual_from
 from spark_rollups.stages.learning import LEARNED, learn_batch, monday, week_of
 from spark_rollups.store.schemas import BASELINES
 from tests.bench.detection.fleet import Fleet, Span, Stream, topics
@@ -92,7 +92,7 @@ def test_the_job_makes_what_the_bench_counts_by(tmp_path: Path) -> None:
 
     for week in range(FIRST_WEEK, WEEKS + 1):
         ended = maxima.filter(pc.less(maxima["week_ended"], monday(first + week)))
-        known = unusual_from(units(ended, exclusions=Exclusions((), (), 0.0), schema=arrow_schema(UNITS)))
+        known = unusual_from(units(ended, schema=arrow_schema(UNITS)))
         for rate in RATES:
             (of_job,) = (one for one in calibrations(known, first + week, AlarmBudget(rate)) if one.kind == TOPIC)
             by_job, wanted = asdict(of_job), asdict(calibrations_of_topics(made, accepted=rate)[week])

@@ -124,7 +124,7 @@ def served(
         output.getvalue()
     )
     tables = run_rollup(spark, exporter.history, RollupRequest(), Progress())
-    report = write_report(tables, as_of=None, output=None).json
+    report = write_report(tables, as_of=None).json
     with serving(folder) as exporter:
         found = Served(exporter, first, json.loads(Path(str(report)).read_text()), workbench)
         until(lambda: "dead" in found.verdicts().values(), "the dead, once the exporter has polled three times")

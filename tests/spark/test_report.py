@@ -48,7 +48,7 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="module")
 def reported(spark: SparkSession, history: Path) -> ReportPaths:
     """The report of it, in the folder that it goes to by default."""
-    return write_report(Tables(spark, history), as_of=None, output=None)
+    return write_report(Tables(spark, history), as_of=None)
 
 
 def text(path: Location) -> str:
@@ -114,7 +114,7 @@ def test_a_report_of_the_newest_verdicts_tells_their_age_as_of_when_it_was_asked
 def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
     """On the first run, with no other table, deaths are sorted by their moment and blindness is reported."""
     write_table(spark, tmp_path, "verdicts", verdicts_now())
-    paths = write_report(Tables(spark, tmp_path), as_of=None, output=None)
+    paths = write_report(Tables(spark, tmp_path), as_of=None)
     assert topics(paths)["still-dead"] == ["invoices-eu", "audit_log_"]
     assert {"payments.settled", "orders"} < set(topics(paths)["newly-dead"])
     plain = json.loads(text(paths.json))
@@ -129,10 +129,10 @@ def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSess
 def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, history: Path, tmp_path: Path) -> None:
     """Of an empty history, and of a moment before all verdicts."""
     with pytest.raises(KnownError, match=r"no verdicts in .*verdicts: run `topic-liveness rollup --history"):
-        write_report(Tables(spark, tmp_path), as_of=None, output=None)
+        write_report(Tables(spark, tmp_path), as_of=None)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(KnownError, match=r"verdicts up to 2025-.*: name a later moment, or run `topic-liveness"):
-        write_report(Tables(spark, history), as_of=AS_OF - 300 * DAY, output=None)
+        write_report(Tables(spark, history), as_of=AS_OF - 300 * DAY)
 
 
 def test_a_folder_that_cannot_be_written_is_named(spark: SparkSession, history: Path, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_only_an_advance_of_the_same_topic_is_a_revival(spark: SparkSession, tmp
             *topic("back-but-quiet", "suspect", silent=DAY),
         ],
     )
-    paths = write_report(Tables(spark, tmp_path), as_of=None, output=None)
+    paths = write_report(Tables(spark, tmp_path), as_of=None)
     assert topics(paths) == {"suspect": ["back-but-quiet"], "revived": ["back-again"]}
 
 

@@ -134,7 +134,7 @@ def test_tables_of_another_release_are_left_as_they_are(spark: SparkSession, cop
     with pytest.raises(TablesError, match=message):
         run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
     with pytest.raises(TablesError, match=message):
-        write_report(Tables(spark, copied), as_of=None, output=None)
+        write_report(Tables(spark, copied), as_of=None)
     assert files(copied) == before
 
 

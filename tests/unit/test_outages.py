@@ -11,7 +11,7 @@ import pytest
 from exporter.domain.scoring.calibration import PARTITION, TOPIC, AlarmBudget, Calibration, calibrations
 from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.spark.frames import arrow_schema
-from spark_rollups.stages.calibration import UNITS, Exclusions, units, unusual_from
+from spark_rollups.stages.calibration import UNITS, units, unusual_from
 from spark_rollups.stages.learning import week_of
 from spark_rollups.store.schemas import MAXIMA
 from tests.unit.test_calibration import alarms
@@ -59,8 +59,8 @@ def maxima() -> pa.Table:
 
 def of_topics(maxima: pa.Table, outages: Sequence[Outage] = (), overrides: Sequence[TopicOverride] = ()) -> Calibration:
     """The calibration of topics, at one in 1,000."""
-    exclusions = Exclusions(outages, overrides, NOW.timestamp())
-    counted = unusual_from(units(maxima, exclusions=exclusions, schema=arrow_schema(UNITS)))
+    known = {"outages": outages, "overrides": overrides, "as_of": NOW.timestamp()}
+    counted = unusual_from(units(maxima, **known, schema=arrow_schema(UNITS)))  # type: ignore[arg-type]
     return next(one for one in calibrations(counted, week_of(NOW.date()), AlarmBudget(1.0)) if one.kind == TOPIC)
 
 
