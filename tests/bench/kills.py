@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 
 from exporter.history.spool import list_finished_files
 from exporter.history.tables import TABLES
-from spark_rollups.spark.session import start_session
-from spark_rollups.store.tables import SCHEMAS, Tables
+from spark_rollups.store.tables import SCHEMAS
+from tests import delta
 from tests.bench.running import Writer, real_broker, say, show
 from tests.integration.serving import Exporter, rows_of
 from tests.spark.story import HOUR, World, at, every
@@ -172,7 +172,6 @@ class Rollups:
         stages = self.run(whole)
         self.seconds = sum(seconds for name, seconds in stages.items() if name not in ("spark", "done"))
         """How long a run takes once Spark is there."""
-        self._spark = start_session("kills", master="local[2]", log=folder / "spark.log")
         self._whole = self.rows(whole)
 
     def copy(self, name: str) -> Path:
@@ -208,8 +207,7 @@ class Rollups:
 
     def rows(self, history: Path) -> dict[str, list[str]]:
         """Return the rows of every table."""
-        tables = Tables(self._spark, history)
-        return {name: sorted(map(str, tables.read(name).collect())) for name in SCHEMAS}
+        return {name: delta.in_order(delta.rows_of(history, name)) for name in SCHEMAS}
 
     def equal(self, history: Path) -> int:
         """Return how many tables hold what they hold where nobody disturbed the rollup."""

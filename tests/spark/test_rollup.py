@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date
@@ -183,19 +182,6 @@ def test_a_deleted_topic_has_no_verdict(judged: Judged) -> None:
     assert ("gone", 0) not in judged.at_end
 
 
-def test_every_verdict_explains_itself(judged: Judged) -> None:
-    """The evidence names the silence, the yardstick, the limit and the siblings; learning says what it lacks."""
-    dead = judged.at_end["orders", 2].evidence
-    assert dead.startswith("silent 4 d 2")
-    assert "(since " in dead
-    assert "2 of 3 partitions of orders live" in dead
-    assert "dead since" in dead
-    assert "weekly run on Mon at 01:00 UTC (latest 01:00 in 6 weeks)" in judged.at_end["weekly", 0].evidence
-    assert "2 active hours known since Mon 2025-01-06 01:00 UTC; " in judged.at_end["monthly", 0].evidence
-    assert "never" in judged.at_end["never", 0].evidence
-    assert all(row.evidence for row in judged.at_end.values())
-
-
 def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -> None:
     """For every partition and topic the live rule, just started, gives Spark's verdict from what Spark published.
 
@@ -224,22 +210,6 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
                 assert judgement.expected_by == pytest.approx(row.expected_by.astimezone(UTC).timestamp())
 
 
-def test_what_is_not_promised_is_recorded_as_such(judged: Judged) -> None:
-    """A dozen topics are judged by the prior, which promises no rate: the table and the pointer say the same."""
-    rows = {row.kind: row for row in rows_of(judged.history, "calibration") if row.as_of.day == 18}
-    assert {kind: row.promised for kind, row in rows.items()} == {"topic": None, "partition": None}
-    topics = rows["topic"]
-    assert 2.0 < topics.suspect_score < topics.dead_score < 3.9, "calm weeks lower what the prior gives"
-    assert 40 < topics.judged_topic_weeks < 90
-    assert topics.judged_topic_weeks == topics.fitted_topic_weeks
-    assert topics.false_alarms == 0
-    assert topics.realised_low == 0 < topics.realised_high
-    assert 3 < rows["partition"].judged_topic_weeks < topics.judged_topic_weeks, "orders and legacy alone"
-    pointer = json.loads((judged.history / "published" / "current.json").read_text())
-    assert (pointer["counted"]["topic"]["promised"], pointer["counted"]["topic"]["false_alarms"]) == (None, 0)
-    assert pointer["counted"]["topic"]["topics"] == topics.topics > rows["partition"].topics > 0
-
-
 def test_the_holidays_of_a_calendar_are_published(judged: Judged) -> None:
     """With the name of each that the present silence may meet."""
     published = Expectations(judged.history)
@@ -257,19 +227,6 @@ def test_what_was_learned_of_a_topic_with_an_override_is_published(judged: Judge
     promised, free = (rows_in(published.published.rows)["mirror", topic, None] for topic in ("scratch", "legacy"))
     assert (promised.rule, promised.verdict) == ("traffic-clock", Verdict.RETIRED)
     assert promised.max_silence_seconds == free.max_silence_seconds
-
-
-def test_no_week_of_a_topic_that_the_configuration_retired_is_judged(judged: Judged) -> None:
-    """The weeks that the calibration counts are those of all topics with a clock but the overridden one."""
-    ended = moment(at(42)).date()
-    weeks = [row for row in rows_of(judged.history, "maxima") if row.week == row.week_ended < ended]
-    weeks = [row for row in weeks if row.cluster != "cut-off"]
-    counted = Counter(row.topic for row in weeks if row.kind == "topic")
-    made = [row for row in rows_of(judged.history, "calibration") if row.as_of == moment(at(END))]
-    (found,) = (row for row in made if row.kind == "topic")
-    assert counted["scratch"] > 0
-    rested = 6  # in one week together, which is no false alarm of theirs
-    assert found.judged_topic_weeks == counted.total() - counted["scratch"] - rested
 
 
 def test_days_that_came_late_lost_commits_and_a_rebuild_give_the_same_tables(
