@@ -27,13 +27,13 @@ from spark_rollups.spark.batches import KEY
 from spark_rollups.spark.frames import arrow_schema, compute_once, merge_parts, spread, start_worker
 from spark_rollups.spool import ingest, spool_files
 from spark_rollups.stages.calibration import calibrate
-from spark_rollups.stages.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
+from spark_rollups.stages.drops import RECHECKED_DAYS, drops_before, update_drops
 from spark_rollups.stages.folding import FIRST_DAY, update_streams
 from spark_rollups.stages.learning import learn_weeks, monday, week_of
 from spark_rollups.stages.publish import publish
 from spark_rollups.stages.relations import add_relations, relations_at
 from spark_rollups.stages.upkeep import Retention, clock_ahead, is_due, note, run_upkeep
-from spark_rollups.stages.verdicts import Rule, add_rests, hold_incidents, judge_streams
+from spark_rollups.stages.verdicts import Rule, hold_incidents, judge_streams
 from spark_rollups.store.schemas import CALIBRATION
 from spark_rollups.store.tables import Tables, TablesError
 
@@ -95,7 +95,7 @@ class _Run:
             tables.spark, rows=sum(done.rows for done in taken), streams=tables.read("streams").count()
         )
         streams = self._streams(since)
-        rests, streams = self._rests(since, streams)
+        rests = self._rests(since)
         with progress.stage("baselines") as details:
             details.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
         if since is not None:
@@ -159,20 +159,14 @@ class _Run:
                 tables.replace("streams", streams.coalesce(1))
         return streams
 
-    def _rests(self, since: date | None, streams: DataFrame) -> tuple[Rests, DataFrame]:
-        """Look for fleet-wide drops in the days that were made again.
-
-        Return when topics rest, and ``streams`` with what their topics have to do with it.
-        """
+    def _rests(self, since: date | None) -> Rests:
+        """Look for fleet-wide drops in the days that were made again; return when topics rest."""
         tables, today = self._tables, self._moment.astimezone(UTC).date()
         oldest = today - timedelta(days=RECHECKED_DAYS)
         with self._progress.stage("drops") as details:
             since = oldest if since is None else min(since, oldest)
             details.append(update_drops(tables, since, self._began.date(), self._request.retention.days["drops"]))
-        known = drops_before(tables, today)
-        if known:
-            streams = add_rests(streams, low_before(tables, known))
-        return Rests(self._request.calendars, known, (today - FIRST_DAY).days), streams
+        return Rests(self._request.calendars, drops_before(tables, today), (today - FIRST_DAY).days)
 
     def _calibrated(self) -> Sequence[Calibration]:
         request = self._request

@@ -87,20 +87,16 @@ def update_drops(tables: Tables, since: date, today: date, kept_days: float) -> 
 
 
 def drops_before(tables: Tables, day: date) -> Sequence[Drop]:
-    """Return the drops before a day that can lie in a silence judged on it, without their topics."""
+    """Return the drops before a day that can lie in a silence judged on it."""
     if not tables.exists("drops"):
         return ()
     # A silence that is longer is dead, whatever rested in it.
     since = day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1)
     known = tables.read("drops").where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(day)))
-    rows = known.select("cluster", "date", "judged", F.size("topics").alias("low")).collect()
-    return [Drop(row.cluster, _number(row.date), row.low, row.judged) for row in rows]
-
-
-def low_before(tables: Tables, drops: Sequence[Drop]) -> DataFrame:
-    """Return which topics took part in some drops: cluster, topic and day (since 1970)."""
-    days = tables.read("drops").where(F.unix_date("date").isin([one.day for one in drops]))
-    return days.select("cluster", F.explode("topics").alias("topic"), F.unix_date("date").alias("day"))
+    return [
+        Drop(row.cluster, _number(row.date), len(row.topics), row.judged, frozenset(row.topics))
+        for row in known.select("cluster", "date", "judged", "topics").collect()
+    ]
 
 
 def _number(day: date) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -107,23 +107,13 @@ class Rule:
     polled: Mapping[str, int]
     """When each cluster was last polled, in Unix microseconds."""
     rests: Rests
-    """Without topics, which the columns of ``add_rests`` name."""
-
-
-def add_rests(streams: DataFrame, low: DataFrame) -> DataFrame:
-    """Return rows of ``folding.STREAMS_NOW`` with the days of drops of their topics.
-
-    ``low_on`` are the days (since 1970) of drops in which the topic took part, rows of ``low`` (cluster, topic, day).
-    """
-    of_topics = low.groupBy("cluster", "topic").agg(F.collect_list("day").alias("low_on"))
-    return streams.join(of_topics, ["cluster", "topic"], "left")
 
 
 def judge_streams(streams: DataFrame, baselines: DataFrame, recent: DataFrame, rule: Rule, shards: int) -> DataFrame:
     """Return rows of JUDGED of all partitions that exist, and of their topics.
 
-    ``streams`` are rows of ``add_rests``, ``baselines`` of BASELINES: those of the weeks of last advances. ``recent``
-    are the rows of ``daily`` of the last RECENT_DAYS.
+    ``streams`` are rows of ``folding.STREAMS_NOW``, ``baselines`` of BASELINES: those of the weeks of last advances.
+    ``recent`` are the rows of ``daily`` of the last RECENT_DAYS.
     """
     make = functools.partial(judge_batch, rule=rule, schema=arrow_schema(JUDGED))
     learned = baselines.unionByName(recent.select(*DAYS), allowMissingColumns=True)
@@ -156,7 +146,6 @@ def judge_batch(streams: pa.Table, learned: pa.Table, *, rule: Rule, schema: pa.
     names = Names(streams, baselines, days)
     row = np.full(len(names), UNKNOWN, np.intp)
     row[names.rows[0]] = np.arange(streams.num_rows)
-    rule = replace(rule, rests=_rests_of(streams, rule.rests))
     there = _existing(streams, names, row, rule)
     if not there.any():
         return schema.empty_table()
@@ -180,14 +169,6 @@ def judge_batch(streams: pa.Table, learned: pa.Table, *, rule: Rule, schema: pa.
         },
         schema,
     )
-
-
-def _rests_of(streams: pa.Table, rests: Rests) -> Rests:
-    if "low_on" not in streams.column_names:
-        return rests
-    concerned = streams.filter(pc.is_valid(column(streams, "low_on"))).select(["cluster", "topic", "low_on"])
-    low = {(row["cluster"], row["topic"], day) for row in concerned.to_pylist() for day in row["low_on"]}
-    return rests.select_topics(low)
 
 
 def _existing(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:

@@ -55,12 +55,7 @@ def judge_topics(
     for (cluster, _), seen in made.observers.items():
         polled[cluster] = max(int(seen.good[-1]), polled.get(cluster, 0))
     rule = Rule(at(day), thresholds, (), polled, Rests(drops=drops, today=number(today)))
-    days = [one.day for one in drops]
-    streams = made.streams
-    part = [bool(days) and topic == "legacy" for topic in streams["topic"].to_pylist()]
-    low = [days if one else None for one in part]
-    streams = streams.append_column("low_on", pa.array(low, pa.list_(pa.int32())))
-    return judge_batch(streams, baselines, rule=rule, schema=arrow_schema(JUDGED))
+    return judge_batch(made.streams, baselines, rule=rule, schema=arrow_schema(JUDGED))
 
 
 def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(tmp_path: Path) -> None:

@@ -10,12 +10,10 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain.history.retention import retention_days
-from exporter.domain.learning.drops import restrict_drops
 from exporter.domain.learning.rest_days import Rests
 from spark_rollups.report.coverage import read_drops
-from spark_rollups.stages.drops import drops_before, low_before, update_drops
+from spark_rollups.stages.drops import drops_before, update_drops
 from spark_rollups.stages.folding import FIRST_DAY
-from spark_rollups.stages.verdicts import add_rests
 from spark_rollups.store.schemas import COVERAGE, DAILY, DROPS, INVENTORY
 from spark_rollups.store.tables import Tables
 
@@ -88,17 +86,11 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert update_drops(tables, FIRST, TODAY, kept_days=0) == "none"
     assert tables.read("drops").count() == 1
     known = drops_before(tables, TODAY)
-    assert [(one.low, one.topics) for one in known] == [(8, frozenset())]
-    drops = restrict_drops(known, map(tuple, low_before(tables, known).collect()))
-    rests = Rests(drops=drops, today=(TODAY - FIRST_DAY).days)
+    rests = Rests(drops=known, today=(TODAY - FIRST_DAY).days)
     days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.get("prod", "orders.03")]
     assert days == [HOLIDAY]
     assert rests.get("prod", "orders.08") == ()
     assert drops_before(tables, HOLIDAY) == []
-    topics = tables.read("daily").select("cluster", "topic").distinct()
-    low_on = {row.topic: row.low_on for row in add_rests(topics, low_before(tables, known)).collect()}
-    assert len(low_on) == 17
-    assert (low_on["orders.03"], low_on["orders.08"]) == ([(HOLIDAY - FIRST_DAY).days], None)
 
 
 SPANS = {

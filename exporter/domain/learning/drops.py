@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, takewhile
 from typing import NamedTuple
@@ -74,15 +74,6 @@ class Drop:
     judged: int
     """Topics that are usually active on such a day."""
     topics: frozenset[str] = frozenset()
-    """The low topics among those that are being judged."""
-
-
-def restrict_drops(drops: Iterable[Drop], low: Iterable[tuple[str, str, int]]) -> tuple[Drop, ...]:
-    """Return drops with only these ``low`` topics: the cluster, name and day (since 1970) of each."""
-    named: dict[tuple[str, int], set[str]] = {}
-    for cluster, topic, day in low:
-        named.setdefault((cluster, day), set()).add(topic)
-    return tuple(replace(one, topics=frozenset(named.get((one.cluster, one.day), ()))) for one in drops)
 
 
 def runs(drops: Iterable[Drop]) -> Iterator[Sequence[Drop]]:

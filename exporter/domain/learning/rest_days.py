@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats
-from exporter.domain.learning.drops import DAY, MOST_DAYS, Drop, OngoingDrop, restrict_drops, runs
+from exporter.domain.learning.drops import DAY, MOST_DAYS, Drop, OngoingDrop, runs
 
 QUIET = 0.5
 """Share of a mean day. A stream rests on holidays if the activity of its quietest weekday is at most this share."""
@@ -70,10 +70,6 @@ class Rests:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Rests, ([one for _, one in self._calendars], self._known, self._today)
-
-    def select_topics(self, low: Iterable[tuple[str, str, int]]) -> Rests:
-        """Return the same for some topics. ``low`` is that of ``restrict_drops``."""
-        return Rests([one for _, one in self._calendars], restrict_drops(self._known, low), self._today)
 
     def get(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         """Return the rests of a topic, in order; they do not overlap."""
