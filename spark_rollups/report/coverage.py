@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain.formatting import plural
 from exporter.domain.history.rows import Source
-from exporter.domain.learning.drops import LONGEST_DAYS, MOST_DAYS, Drop, runs
+from exporter.domain.learning.drops import MOST_DAYS, Drop, runs
 from spark_rollups.report.model import CHART_DAYS, WEEK, ClusterCoverage
 
 SHORTEST_GAP_SECONDS = 900.0
@@ -88,24 +88,16 @@ _NAMED = 3
 _EPOCH = date(1970, 1, 1)
 
 
-def read_drops(drops: DataFrame, as_of: datetime) -> tuple[str, ...]:
-    """Return the drops of the week before ``as_of``, by cluster; a few topics of each are collected."""
+def describe_drops(drops: Iterable[Drop], as_of: datetime) -> tuple[str, ...]:
+    """Return the drops of the week before ``as_of`` in words, by cluster, with a few topics of each."""
     today = as_of.date()
-    oldest = today - _WEEK - LONGEST_DAYS * _DAY
-    known = drops.where((F.col("date") < F.lit(today)) & (F.col("date") >= F.lit(oldest)))
-    few = F.slice(F.sort_array("topics"), 1, _NAMED).alias("few")
-    rows = known.select("cluster", "date", "judged", F.size("topics").alias("low"), few).toArrow().to_pylist()
-    days = [Drop(row["cluster"], (row["date"] - _EPOCH).days, row["low"], row["judged"]) for row in rows]
-    named = {(row["cluster"], row["date"]): row["few"] for row in rows}
-    recent = [run for run in runs(days) if _date(run[-1]) >= today - _WEEK]
-    found = []
-    for run in sorted(recent, key=lambda run: (run[0].cluster, run[0].day)):
-        largest = max(run, key=lambda one: one.low)
-        found.append(_sentence(run, largest, named[largest.cluster, _date(largest)], today))
-    return tuple(found)
+    recent = [run for run in runs(drops) if _date(run[-1]) >= today - _WEEK]
+    return tuple(_sentence(run, today) for run in sorted(recent, key=lambda run: (run[0].cluster, run[0].day)))
 
 
-def _sentence(run: Sequence[Drop], largest: Drop, names: Sequence[str], today: date) -> str:
+def _sentence(run: Sequence[Drop], today: date) -> str:
+    largest = max(run, key=lambda one: one.low)
+    names = sorted(largest.topics)[:_NAMED]
     first, days, low, goes_on = _date(run[0]), len(run), largest.low, _date(run[-1]) + _DAY == today
     more = f" and {low - len(names):,} more" if low > len(names) else ""
     lasted = "" if days == 1 else f", for {plural(days, 'day')}"

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.charts import add_charts
-from spark_rollups.report.coverage import read_coverage, read_drops
+from spark_rollups.report.coverage import describe_drops, read_coverage
 from spark_rollups.report.model import (
     REVIVAL_SPAN,
     WEEK,
@@ -29,6 +29,7 @@ from spark_rollups.report.model import (
 from spark_rollups.report.topic_facts import read_topic_facts
 from spark_rollups.report.wording import alarms
 from spark_rollups.spark.batches import KEY as STREAM
+from spark_rollups.stages.drops import drops_before
 from spark_rollups.store.tables import Tables
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
@@ -66,7 +67,7 @@ def read_facts(tables: Tables, until: datetime) -> Facts | None:
         judged=tuple(replace(row, about=about[row.key]) for row in judged),
         week_ago=None if week_ago_as_of is None else _count_verdicts(verdicts, week_ago_as_of),
         coverage=clusters_seen,
-        drops=read_drops(tables.read("drops"), as_of) if tables.exists("drops") else (),
+        drops=describe_drops(drops_before(tables, as_of.date()), as_of),
         alarms=_alarms(tables.read("calibration"), as_of),
     )
 

@@ -10,11 +10,12 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain.history.retention import retention_days
+from exporter.domain.learning.drops import Drop
 from exporter.domain.learning.rest_days import Rests
-from spark_rollups.report.coverage import read_drops
+from spark_rollups.report.coverage import describe_drops
 from spark_rollups.stages.drops import drops_before, update_drops
 from spark_rollups.stages.folding import FIRST_DAY
-from spark_rollups.store.schemas import COVERAGE, DAILY, DROPS, INVENTORY
+from spark_rollups.store.schemas import COVERAGE, DAILY, INVENTORY
 from spark_rollups.store.tables import Tables
 
 FIRST = date(2026, 1, 5)
@@ -168,17 +169,21 @@ def test_topics_that_nobody_polled_take_no_part_in_a_drop(dropped: dict[str, tup
     assert {cluster: drop for cluster, drop in dropped.items() if cluster in LISTED} == expected
 
 
-def test_the_report_names_the_topics_of_a_drop_and_how_long_it_was(spark: SparkSession) -> None:
+def test_the_report_names_the_topics_of_a_drop_and_how_long_it_was() -> None:
     """One that came back, one that goes on, and none of weeks ago but beside those."""
     rested = [f"t{number}" for number in range(5)]
-    rows = [
-        (HOLIDAY - timedelta(weeks=4), "prod", 20, [*rested[2:], "x"]),
-        (HOLIDAY, "prod", 20, rested),
-        (HOLIDAY + timedelta(days=1), "prod", 19, rested[:4]),
-        (HOLIDAY + timedelta(days=3), "far", 6, rested[:3]),
+    day = (HOLIDAY - FIRST_DAY).days
+    known = [
+        Drop(cluster, day + days, len(topics), judged, frozenset(topics))
+        for days, cluster, judged, topics in (
+            (-28, "prod", 20, [*rested[2:], "x"]),
+            (0, "prod", 20, rested),
+            (1, "prod", 19, rested[:4]),
+            (3, "far", 6, rested[:3]),
+        )
     ]
     as_of = datetime(HOLIDAY.year, HOLIDAY.month, HOLIDAY.day, 6, tzinfo=UTC) + timedelta(days=4)
-    found = read_drops(spark.createDataFrame(rows, DROPS), as_of)
+    found = describe_drops(known, as_of)
     assert found == (
         (
             "far: from 2026-03-13 (UTC), 3 of 6 topics that usually write then were silent or nearly so (t0, t1, t2). "
@@ -189,4 +194,4 @@ def test_the_report_names_the_topics_of_a_drop_and_how_long_it_was(spark: SparkS
             "(t0, t1, t2 and 2 more). The fleet came back: as on a holiday, these days are not counted as silence."
         ),
     )
-    assert read_drops(spark.createDataFrame(rows, DROPS), as_of + timedelta(weeks=2)) == ()
+    assert describe_drops(known, as_of + timedelta(weeks=2)) == ()
