@@ -25,7 +25,7 @@ from spark_rollups.stages.verdicts import LEARNED as PUBLISHED
 from spark_rollups.store.schemas import BASELINES, EXPECTATIONS
 from tests.judging import judge, rows_in
 from tests.pointer import point_to
-from tests.spark.polls import Settings, run_exporter
+from tests.spark.polls import run_exporter
 from tests.spark.spool_days import SpoolDays, fold, struct_tables
 from tests.spark.story import DAY, HOUR, World, at, every, moment
 
@@ -129,7 +129,7 @@ def test_a_clock_that_is_a_day_wrong_for_45_seconds_makes_no_verdict(tmp_path: P
         run_exporter(world, "exporter-a", at(28), begun)
         last = read_state(tmp_path, cluster, exporter)
         assert last is not None
-        run_exporter(world, exporter, begun, begun + 45.0, Settings(pace=15.0), set_by=set_by, last=last)
+        run_exporter(world, exporter, begun, begun + 45.0, pace=15.0, set_by=set_by, last=last)
         run_exporter(world, exporter, begun + 60.0, until, last=read_state(tmp_path, cluster, exporter))
     made = fold(tmp_path, until=until)
     baselines, maxima = learn(made, 28.5, before=3)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.spark.polls import Settings, run_exporter
 from tests.spark.spool_days import Hour, counted, fold
 from tests.spark.story import DAY, HOUR, World, at, every, moment
 
@@ -182,7 +181,7 @@ def test_making_only_the_last_days_gives_what_a_rebuild_gives(tmp_path: Path) ->
     world.poll(at(3, 12), at(5), exporter="exporter-b")
     fast = World(tmp_path, "fast")
     fast.write("bursts", 0, [at(day, 9) + 60.0 * minute for day in range(5) for minute in (1, 2, 33)])
-    run_exporter(fast, "exporter-a", at(1) + 7.0, at(5), Settings(pace=300.0, window=300.0, in_one_file=True))
+    fast.poll(at(1) + 7.0, at(5), every=300.0)
     whole = fold(tmp_path)
     assert [row["fives"] for row in whole.of("bursts")] == [[0b1000_0010]] * 4
     for days in (1, 2, 4):
