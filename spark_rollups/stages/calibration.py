@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -73,8 +72,12 @@ def calibrate(
     ended = found.where(
         (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
     )
-    known = {"outages": outages, "overrides": overrides, "as_of": as_of.timestamp(), "schema": arrow_schema(UNITS)}
-    made = ended.groupBy(shard_of_topic(shards)).applyInArrow(functools.partial(units, **known), UNITS)
+    schema = arrow_schema(UNITS)
+
+    def make(rows: pa.Table) -> pa.Table:
+        return units(rows, outages=outages, overrides=overrides, as_of=as_of.timestamp(), schema=schema)
+
+    made = ended.groupBy(shard_of_topic(shards)).applyInArrow(make, UNITS)
     return calibrations(unusual_from(made.toArrow()), now, accepted)
 
 
