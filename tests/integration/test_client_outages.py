@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 
 from exporter.kafka.process import Restart
 from tests.bench.outage import survive
+from tests.demo.broker import Broker
 from tests.fake_cluster import FakeCluster
-from tests.integration.serving import Exporter
+from tests.integration.serving import Exporter, rows_of
 from tests.waiting import until
+from tests.workbench import Workbench
 
 
 def test_an_exporter_outlives_outages_and_kills_of_its_client(kafka_jars: Path, tmp_path: Path) -> None:
@@ -22,6 +27,62 @@ def test_an_exporter_outlives_outages_and_kills_of_its_client(kafka_jars: Path, 
     assert set(survived.polls) <= {"ok", "cluster-unreachable", "client-failed"}
     assert survived.restarts[Restart.ENDED] >= 1
     assert set(survived.restarts) <= {Restart.ENDED, Restart.FAILING, Restart.HUNG}
+
+
+def test_a_client_that_ends_or_hangs_changes_no_silence_window_or_scrape(
+    broker: Broker, workbench: Workbench, tmp_path: Path
+) -> None:
+    """What was written meanwhile is found, restarts are counted by reason, and the other cluster misses nothing."""
+    rests, moves = (f"{name}-{time.time_ns()}" for name in ("rests", "moves"))
+    for topic in (rests, moves):
+        workbench.create(topic)
+        workbench.write([(topic, 0, time.time())])
+    with FakeCluster(topics=2, partitions=2) as fake:
+        pair = {"east": broker.bootstrap, "west": fake.bootstrap}
+        clusters = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in pair.items()]
+        with Exporter(
+            tmp_path,
+            TOPIC_LIVENESS_CLUSTERS=json.dumps(clusters),
+            TOPIC_LIVENESS_HISTORY__WINDOW="1m",
+            TOPIC_LIVENESS_GROUPS__ENABLED="false",
+        ) as exporter:
+
+            def count(name: str, **labels: str) -> float:
+                return exporter.value(f"topic_liveness_{name}_total", **labels) or 0.0
+
+            def await_polls(cluster: str) -> None:
+                wanted = count("polls", kafka_cluster=cluster, outcome="ok") + 2
+                until(lambda: count("polls", kafka_cluster=cluster, outcome="ok") >= wanted, f"polls of {cluster}", 120)
+
+            def last_advance() -> float | None:
+                return exporter.value("kafka_topic_last_advance_timestamp_seconds", topic=rests)
+
+            for cluster in pair:
+                await_polls(cluster)
+            workbench.write([(topic, 0, time.time()) for topic in (rests, moves)])
+            until(lambda: last_advance() is not None, "the advance is seen")
+            advance = last_advance()
+            _, of_west = exporter.clients()
+            for number, kill in enumerate((signal.SIGABRT, signal.SIGKILL), start=1):
+                os.kill(next(each for each in exporter.clients() if each != of_west), kill)
+                workbench.write([(moves, 0, time.time())])
+                ended = {"kafka_cluster": "east", "reason": Restart.ENDED}
+                until(lambda: count("client_restarts", **ended) == number, "the end is counted")  # noqa: B023
+                await_polls("east")
+                assert last_advance() == advance
+            os.kill(of_west, signal.SIGSTOP)
+            until(lambda: count("client_restarts", kafka_cluster="west", reason=Restart.HUNG) == 1, "it hangs", 120)
+            await_polls("west")
+            for cluster in pair:
+                assert exporter.value("kafka_brokers", kafka_cluster=cluster)
+            failed = [one for one in exporter.samples("topic_liveness_polls_total") if one.labels["outcome"] != "ok"]
+            assert {one.labels["kafka_cluster"] for one in failed if one.value} <= {"west"}
+            assert count("client_restarts", kafka_cluster="west", reason=Restart.ENDED) == 0
+            assert exporter.end() == 0
+    windows = [row for row in rows_of(exporter.history, "windows") if row["topic"] in (rests, moves)]
+    assert sum(row["records"] for row in windows if row["topic"] == rests) == 1
+    assert sum(row["records"] for row in windows if row["topic"] == moves) == 3
+    assert {(row["offset_regressions"], row["reason"]) for row in windows} == {(0, None)}
 
 
 def test_a_client_that_stays_blind_after_an_outage_is_replaced(tmp_path: Path) -> None:
