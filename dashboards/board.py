@@ -1,7 +1,5 @@
 """What the dashboards of the set have in common: variables, annotations, links to one another and to the runbook."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

@@ -4,8 +4,6 @@ It copies them and the rules into the chart, too. The JSON is committed, so that
 holds the two equal.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The exporter itself: whether what the other dashboards show can be believed."""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.board import KAFKA_CLUSTER, board, scheme

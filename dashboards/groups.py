@@ -1,7 +1,5 @@
 """Consumer groups: who is behind, who stands still, who lost records, what nobody reads."""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.board import GROUPS, KAFKA_CLUSTER, TOPICS, board

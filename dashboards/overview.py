@@ -1,7 +1,5 @@
 """The first dashboard: what is dead, going quiet or held, and whether that can be believed."""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.board import KAFKA_CLUSTER, OWNER, TOPICS, board, choice

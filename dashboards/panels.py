@@ -5,8 +5,6 @@ that watch one cluster count once. It keeps the labels by which the rules tell c
 says in its own words why it is empty.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@
 The chart does the same by prometheusRule.runbookUrl. Needs no package.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

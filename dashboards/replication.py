@@ -1,7 +1,5 @@
 """Mirrored topics against their source."""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.board import board

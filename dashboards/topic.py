@@ -1,7 +1,5 @@
 """One topic: its partitions, its silence against what was expected, its offsets, who reads it."""
 
-from __future__ import annotations
-
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.board import KAFKA_CLUSTER, TOPICS, board

@@ -1,7 +1,5 @@
 """The text that follows a name in the code, as a page shows it."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import itertools

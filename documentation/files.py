@@ -1,7 +1,5 @@
 """The reference of files that are kept: the columns of the spool and of the Delta tables, from their schemas."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

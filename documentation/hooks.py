@@ -1,7 +1,5 @@
 """Hooks of mkdocs: pages from files outside of docs/, and the references made from the code."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

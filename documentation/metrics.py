@@ -1,7 +1,5 @@
 """The reference of metrics, from the catalogue."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from exporter.metrics.catalogue import (

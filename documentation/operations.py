@@ -1,7 +1,5 @@
 """The references of commands, exit codes, alerts and paths of the API."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

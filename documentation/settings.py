@@ -1,7 +1,5 @@
 """The reference of settings, from the schema: names, defaults and the docstring of each field."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 What a setting may hold the exporter says when it starts, with the place of each fault.
 """
 
-from __future__ import annotations
-
 import json
 import typing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command ``topic-liveness``, and ``python -m exporter``."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import NoReturn

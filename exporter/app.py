@@ -1,7 +1,5 @@
 """Composition root: ``serve`` runs the exporter until a signal, ``once`` polls once."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """A blocking call whose caller does not wait for it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """The ``topic-liveness`` command."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """The clocks of this machine."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

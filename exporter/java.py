@@ -1,7 +1,5 @@
 """The Java of this machine, which Spark needs."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Log formats: one line for each event on standard error, as text or JSON."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """Which properties are secrets, and secrets from files, such as those that Kubernetes mounts."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

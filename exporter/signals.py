@@ -5,8 +5,6 @@ never come to one: the signal may have reached another thread, or have come righ
 wakes up every second.
 """
 
-from __future__ import annotations
-
 import queue
 import signal
 import subprocess

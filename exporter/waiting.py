@@ -1,7 +1,5 @@
 """Shows on a terminal what a command waits for."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Run as ``python -P -m spark_rollups.job rollup|report --history DIR``.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """Types of the job's options that the library of the command line lacks, and settings that are passed as JSON."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One line for each stage: its result and how long it took. A long stage also prints that it is still running."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

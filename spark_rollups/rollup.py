@@ -4,8 +4,6 @@ Whatever it was interrupted at, the next run ends with the same tables: what mus
 anything is written. Each table is written once, in such an order that the next run can go on after any of these writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta

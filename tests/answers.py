@@ -1,7 +1,5 @@
 """Servers over HTTP that answer as a test says."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What a backfill found, as the objects that a person reads."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar

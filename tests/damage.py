@@ -1,7 +1,5 @@
 """Pointers to published expectations as a failing disk, a wrong hand or an attacker may leave them."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

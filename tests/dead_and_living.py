@@ -1,7 +1,5 @@
 """A fleet of 32 topics with back-dated records: 12 are dead for 30 to 400 days, 20 live by rhythms of several kinds."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Delta tables as their logs tell of them. Without Spark: to it, reading a history is as much work as a rollup."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Mapping
 from datetime import date

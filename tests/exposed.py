@@ -1,7 +1,5 @@
 """The text of series, for tests that show those of one kind alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

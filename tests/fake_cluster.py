@@ -1,7 +1,5 @@
 """A fake Kafka cluster of many partitions (``kfake/``, a Go program), built when its source changed."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

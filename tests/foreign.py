@@ -1,7 +1,5 @@
 """What no exporter writes into a spool: entries that are no files, and files that are small on the disk only."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

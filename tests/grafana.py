@@ -1,7 +1,5 @@
 """The committed Grafana dashboards, as tests read them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

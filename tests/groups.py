@@ -1,7 +1,5 @@
 """Consumer groups as objects, by which tests make and compare the columns of a sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

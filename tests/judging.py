@@ -1,7 +1,5 @@
 """One silence judged alone, expectations as a table, and judgements as objects, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

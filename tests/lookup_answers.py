@@ -1,7 +1,5 @@
 """Answers of brokers, one by one: as tests give them to the columns of ``Answers``, and look at them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Partitions with their leaders and replicas, as tests write them down."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

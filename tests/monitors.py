@@ -1,7 +1,5 @@
 """A monitor of the exporter, and a web server in front of it for as long as a block lasts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Questions over HTTP without TLS: for each, httpx alone reads the system's certificates, 20 ms of CPU (measured)."""
 
-from __future__ import annotations
-
 import ssl
 from typing import Any
 

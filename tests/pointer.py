@@ -1,7 +1,5 @@
 """The pointer to published expectations, as the rollup writes it."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

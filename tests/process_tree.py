@@ -1,7 +1,5 @@
 """What a process and all its descendants take of CPU and memory, as Linux counts it."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Programs that tests run, found on PATH or among those that ``make tools`` built."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

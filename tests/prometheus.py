@@ -1,7 +1,5 @@
 """A real Prometheus that scrapes one address."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A real S3 server for tests: versitygw over a folder, which can be killed and comes back with what it had."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

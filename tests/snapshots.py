@@ -1,7 +1,5 @@
 """Snapshots and assessments for tests, built from objects: what a poll would have had in its columns."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Tables for a terminal, of benches and of the demo."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 Rows = list[tuple[str, ...]]

@@ -1,7 +1,5 @@
 """The log of one partition with its timestamps, to ask as a broker is asked and to hold time lags against."""
 
-from __future__ import annotations
-
 import bisect
 from dataclasses import dataclass, field
 

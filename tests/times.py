@@ -1,7 +1,5 @@
 """Look-ups of single partitions, asked and answered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Three real brokers of one cluster, of which a test may take the third away in three ways."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

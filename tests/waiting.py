@@ -1,7 +1,5 @@
 """Waiting for something, for tests."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

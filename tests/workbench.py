@@ -1,7 +1,5 @@
 """Hands on a real cluster for tests: make topics, write records at chosen times, take them away again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which worker runs which file of tests: a file stays whole, and what is costly to start is started by one worker."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Reads one cluster for an audit, step by step."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

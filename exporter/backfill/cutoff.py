@@ -1,7 +1,5 @@
 """The cutoff of each partition: which part of its history a backfill writes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -5,8 +5,6 @@ shows the times that producers put into their records. A compacted topic shows o
 left. Retention limits how far back history is known.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping

@@ -1,7 +1,5 @@
 """What a backfill found as rows of the spool."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

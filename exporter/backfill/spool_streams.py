@@ -1,7 +1,5 @@
 """What the inventory in the spool says of each partition: its first poll, and whether a backfill wrote its history."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection
 

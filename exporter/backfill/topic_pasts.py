@@ -4,8 +4,6 @@ The past is searched by the time index of brokers, as a backfill does: of each t
 best, before its newest record.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ group that keeps up is never ahead. Groups are read a few at a time, so that suc
 written while others were read.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The log start and the log end of each partition in one poll: which look-ups are due, and what they say."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from exporter.domain.arrays import Codes, Flags

@@ -3,8 +3,6 @@
 A poll uses the last answer of each broker: a slow or failed answer costs a gauge, never a poll.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """One poll of one cluster: source -> table -> snapshot -> sinks."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reads once who reads the topics of a cluster now, and how many bytes they take."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 

@@ -1,7 +1,5 @@
 """Compares a pair of clusters, one of them mirrored to the other (MirrorMaker and similar), by the polls of both."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 

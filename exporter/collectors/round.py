@@ -1,7 +1,5 @@
 """The result of a round: requests that are sent slowly, independently of polls."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

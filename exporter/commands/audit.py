@@ -1,7 +1,5 @@
 """The command ``audit``: what each topic is, from one look at the brokers, as a table, JSON or one HTML page."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

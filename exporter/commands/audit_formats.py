@@ -1,7 +1,5 @@
 """What an audit found, as a table, JSON or one HTML page."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

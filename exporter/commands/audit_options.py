@@ -1,7 +1,5 @@
 """The options of ``audit``. What it does is imported when it is called."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs ``topic-liveness backfill``: builds source and spool from settings, and prints the result."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TextIO

@@ -1,7 +1,5 @@
 """What follows a report: it is sent, and the exit code shows the result."""
 
-from __future__ import annotations
-
 import signal
 import sys
 

@@ -1,7 +1,5 @@
 """Explains the verdict of a topic or partition, for a person at a terminal, from the record that the API returns."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

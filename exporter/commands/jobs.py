@@ -1,7 +1,5 @@
 """The commands that start Spark, and what follows a report: their options."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NoReturn
 

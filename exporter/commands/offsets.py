@@ -1,7 +1,5 @@
 """The command ``offsets``: offsets by time of many partitions (KIP-79, KIP-734, KIP-1005), as a table or JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

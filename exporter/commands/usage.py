@@ -1,7 +1,5 @@
 """Help texts, and commands that print them without reflowing lines."""
 
-from __future__ import annotations
-
 import inspect
 
 import click

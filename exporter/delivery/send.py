@@ -1,7 +1,5 @@
 """Sends a report: the short form as the message, the page attached; to each recipient once, by a record beside it."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

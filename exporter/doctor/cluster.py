@@ -1,7 +1,5 @@
 """Checks a cluster: its brokers and topics by one poll and one connection to each, its groups by a sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

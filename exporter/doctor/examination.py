@@ -1,7 +1,5 @@
 """Runs all checks, each within its own time limit: a broker that does not answer delays only its own checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a check found, as a list for people or JSON, and how checks run side by side within a time limit."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Checks this host: the history folder, the web port, and what a rollup needs."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The exit codes of every command, each with one meaning."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

@@ -3,8 +3,6 @@
 Times are Unix seconds, durations seconds, sizes bytes. Times are shown in UTC where no zone is given.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo

@@ -1,7 +1,5 @@
 """The parts of a cluster: its poller, and the collectors that polls feed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The monitor of all clusters, with published expectations, and what the exporter knew before a restart."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from exporter import __version__

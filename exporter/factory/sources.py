@@ -1,7 +1,5 @@
 """Sources of a cluster's offsets: the clients that its settings ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """What is not written yet of the history: kept in memory up to a limit, retried, counted where they are lost."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import Counter

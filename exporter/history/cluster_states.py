@@ -3,8 +3,6 @@
 ``<history>/state/<cluster>/<exporter>.state`` is an archive of numpy (npz): the columns, and a note as JSON.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import json

@@ -1,7 +1,5 @@
 """What Spark published for the exporter: read from files, with its age."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import logging

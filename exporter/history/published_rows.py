@@ -1,7 +1,5 @@
 """The rows of published expectations: Parquet -> columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any

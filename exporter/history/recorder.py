@@ -1,7 +1,5 @@
 """Windows in memory: the polls of the open interval of a cluster, closed on the wall clock."""
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

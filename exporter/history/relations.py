@@ -1,7 +1,5 @@
 """Relations of the topics of one cluster, kept for Spark: readers, sources of replicas, sizes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import fields

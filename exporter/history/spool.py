@@ -1,7 +1,5 @@
 """The spool: Parquet files for Spark to ingest, each written whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import math

@@ -1,7 +1,5 @@
 """Rows of the spool: numpy columns until they are written as one Arrow table, and files of it that are read again."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -3,8 +3,6 @@
 Look-ups are sent to each broker evenly, without bursts.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -5,8 +5,6 @@ failure", while the cause goes to a callback. This module combines both.
 """
 
 # ruff: noqa: SLF001 - librdkafka's own error codes begin with an underscore
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -1,7 +1,5 @@
 """Reads consumer groups from their coordinators: names, members, committed offsets."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future

@@ -1,8 +1,6 @@
 """Translates answers and errors of brokers and librdkafka; no sentinel value leaves this module."""
 
 # ruff: noqa: SLF001 - librdkafka's own error codes begin with an underscore
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """ListOffsets in bulk: chunks for each leader, several calls in flight, an answer for every partition."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ librdkafka (2.16.1) has no such request, so it is sent through kafka-python. The
 partition has its own result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One process with Kafka clients, until it is ended: how it starts, what it serves, and how it is called."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import logging.handlers

@@ -4,8 +4,6 @@ A broker older than 3.0 treats the spec (-3, KIP-734) as an ordinary time and an
 error (seen on 2.8.2 through librdkafka 2.16.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 import numpy as np

@@ -4,8 +4,6 @@ librdkafka (2.16.1) describes a topic with all its partitions, so ids of many to
 created again is mostly noticed before, because its offsets and leader epochs start over.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import deque

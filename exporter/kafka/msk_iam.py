@@ -1,7 +1,5 @@
 """Creates tokens for Amazon MSK with IAM, with AWS's own signer and the credentials that botocore finds."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -4,8 +4,6 @@ librdkafka (2.16.1) passes negative times on, and to brokers -1 and -2 are LATES
 not documented: so the answers of each consumer are first compared with those of the documented call.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Sequence
 from operator import attrgetter

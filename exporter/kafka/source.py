@@ -1,7 +1,5 @@
 """Looks up offsets in one cluster, with ListOffsets, metadata and settings alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path

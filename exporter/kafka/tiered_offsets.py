@@ -3,8 +3,6 @@
 librdkafka (2.16.1) refuses to send these two ListOffsets specs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

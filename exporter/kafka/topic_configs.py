@@ -1,7 +1,5 @@
 """Reads the settings of topics in a thread beside the polls: an answer has all settings of each topic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait

@@ -4,8 +4,6 @@ Tests hold the pages of docs/, the dashboard and the alert rules to it. Names th
 dashboards keep their name and meaning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Series of consumer groups: rendered where a sweep finds a change, and time lags that grow when served."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 

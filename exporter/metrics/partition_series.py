@@ -1,7 +1,5 @@
 """The series of the partitions of one cluster, from the columns of a poll."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 
 import numpy as np

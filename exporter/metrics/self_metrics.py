@@ -1,7 +1,5 @@
 """The exporter's metrics about itself, kept by prometheus_client."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The series of one cluster and of its topics, from the columns of a poll."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ APScheduler 3.11 compares run times with ``datetime.now(timezone)``. If the wall
 runs for a day. The timezone in this module therefore returns the time of a monotonic clock.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo

@@ -1,7 +1,5 @@
 """Runs polls and collectors on a schedule, writes history and serves pages."""
 
-from __future__ import annotations
-
 import logging
 import time
 import traceback

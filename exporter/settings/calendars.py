@@ -1,7 +1,5 @@
 """Calendars of public holidays, by the library ``holidays``: named by country and region, as DE-BY."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo

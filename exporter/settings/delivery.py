@@ -1,7 +1,5 @@
 """The settings of the report: how it is written, what it leads to, and who is sent it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, Self

@@ -4,8 +4,6 @@ Scalars stay as written, so that YAML does not turn ``no``, ``0123`` and ``12:30
 setting decides. Only ``null`` becomes None. A key without a value is a problem: it may have lost its colon.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

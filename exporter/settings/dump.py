@@ -1,7 +1,5 @@
 """Writes settings as YAML that loads back to the same settings, but for secrets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

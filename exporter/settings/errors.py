@@ -1,7 +1,5 @@
 """The error of a configuration that cannot be used; a command that reads none imports it alone."""
 
-from __future__ import annotations
-
 from exporter.domain.formatting import plural
 
 

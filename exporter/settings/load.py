@@ -1,7 +1,5 @@
 """Loads Settings from file, environment and options, and reports all problems at once."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Parses the durations and sizes of settings: ``30s``, ``14d``, ``10GiB``. Results are seconds and bytes."""
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 

@@ -3,8 +3,6 @@
 Each rule is a ValueError whose text continues the name of the setting: ``must be at least 5s``.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import socket

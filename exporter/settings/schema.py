@@ -1,7 +1,5 @@
 """The settings and their defaults. The rules of single settings are in ``rules``."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar

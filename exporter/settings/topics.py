@@ -1,7 +1,5 @@
 """The settings that say what is known about topics: overrides, outages, calendars and owners."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from typing import Annotated, Self

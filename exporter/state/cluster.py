@@ -1,7 +1,5 @@
 """What the exporter knows of one cluster, and for how long it is shown."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The exposition of /metrics: all clusters and the exporter itself, at most a second old."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """The present state of all clusters: fed by polls, collectors and published expectations, shown as pages."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Sequence

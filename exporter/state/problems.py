@@ -3,8 +3,6 @@
 A text stays the same while nothing changes, because the log repeats a text only when it changes.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container
 

@@ -1,7 +1,5 @@
 """Checksums (SHA-256) of what one program publishes and another decides by: a flipped bit must not be a value."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

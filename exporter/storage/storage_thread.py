@@ -1,7 +1,5 @@
 """Calls to storage in a thread of their own, so that nobody waits for storage that hangs."""
 
-from __future__ import annotations
-
 import errno
 import queue
 import threading

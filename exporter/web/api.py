@@ -1,7 +1,5 @@
 """The API: what the exporter knows now as JSON, as ``openapi.yaml`` beside this file describes it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict

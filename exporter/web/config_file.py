@@ -3,8 +3,6 @@
 Its format is that of exporter-toolkit (``docs/web-configuration.md`` there). What Python's TLS cannot do is refused.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import ssl

@@ -1,7 +1,5 @@
 """What is served: the routes, and how long they may take."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,7 +1,5 @@
 """The HTTP server: uvicorn in a thread of its own; signals stay with ``app``."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

@@ -1,7 +1,5 @@
 """What pages are made from, and the text of the first one about each cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Basic authentication (RFC 7617) of the users in the web configuration file."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

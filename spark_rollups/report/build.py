@@ -1,7 +1,5 @@
 """Builds the report from facts: each topic in one section, what may be deleted, and the summary at the top. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -1,7 +1,5 @@
 """What the daily history adds to a verdict: how it was written of late."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

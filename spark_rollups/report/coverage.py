@@ -1,7 +1,5 @@
 """What the exporter saw of each cluster: gaps, the days that count as observed, and fleet-wide drops."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any

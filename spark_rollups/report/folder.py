@@ -1,7 +1,5 @@
 """The files of a report in one folder. The JSON is complete."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ They show the first entries of a list and count the rest, so that a report of te
 JSON contains all.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

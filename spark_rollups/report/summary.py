@@ -1,7 +1,5 @@
 """The sentences at the top of the report: what happened, how well it was observed, and warnings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import timedelta, tzinfo
 

@@ -4,8 +4,6 @@ Each table is read once and comes as Arrow. What is collected grows with topics,
 findings that differ from those of their topic; never with all partitions.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Relations and inventory -> what is known around each topic: its owner, readers, copies, size, and what it keeps."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Words what the report lists, and escapes texts that others wrote. The evidence of a verdict comes from its table."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

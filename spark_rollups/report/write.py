@@ -1,7 +1,5 @@
 """Writes the weekly report of some tables: the one way into this room."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 

@@ -3,8 +3,6 @@
 Runs on Spark's workers: pyspark, delta and click are not imported here.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

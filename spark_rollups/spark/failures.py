@@ -1,7 +1,5 @@
 """Turns failures into one line with the next step, and signals into the end of the process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

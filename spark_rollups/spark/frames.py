@@ -1,7 +1,5 @@
 """DataFrames that the core computes: Spark reads, joins, groups and writes; Python gets batches of whole topics."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import suppress

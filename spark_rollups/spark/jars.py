@@ -1,7 +1,5 @@
 """Delta Lake's jars: fetched once by the Ivy that ships inside pyspark, and checked against hashes at every start."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import importlib.util

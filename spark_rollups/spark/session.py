@@ -1,7 +1,5 @@
 """The Spark session: Java checked, with jars from a cache of the product's own, quiet and in UTC."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import pwd

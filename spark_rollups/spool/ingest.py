@@ -6,8 +6,6 @@ that the table does not have. A file that cannot be read now stays in place and 
 that a topic lives.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

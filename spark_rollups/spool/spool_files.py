@@ -4,8 +4,6 @@ A file that is not the exporter's goes to ``<history>/quarantine/<table>/`` with
 be true is left out of the table.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``maxima`` -> ``calibration``: thresholds, fitted to the unusual silences of past weeks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 

@@ -4,8 +4,6 @@ One pass over the new rows, the known state of each stream, and the days that ar
 from the state that was known when it began.
 """
 
-from __future__ import annotations
-
 import functools
 from datetime import date, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """``daily`` -> ``baselines`` and ``maxima``, once a week; whole topics at a time."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import asdict

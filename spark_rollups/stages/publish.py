@@ -1,7 +1,5 @@
 """Verdicts -> the expectations that the exporter reads: a folder of its own each time, the pointer last."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Who reads a topic, and which topic it is a copy of. Shown beside the verdicts of a rollup."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 

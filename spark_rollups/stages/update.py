@@ -3,8 +3,6 @@
 Runs on Spark's workers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

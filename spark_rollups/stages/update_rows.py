@@ -3,8 +3,6 @@
 Runs on Spark's workers, which get rows of the tables as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """``streams`` and ``baselines`` -> ``verdicts`` and expectations, whole topics at a time, then incidents by cluster."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Files that survive a crash of the machine: written whole, and synced with the folders that name them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

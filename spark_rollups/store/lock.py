@@ -1,7 +1,5 @@
 """One rollup at a time on one history folder: a locked file on this host, a lease in object storage."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -4,8 +4,6 @@ Times are timestamps in UTC, durations are seconds (double), offsets and counts 
 which a table is partitioned.
 """
 
-from __future__ import annotations
-
 from inspect import get_annotations
 
 from pyspark.sql.types import (

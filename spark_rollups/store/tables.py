@@ -1,7 +1,5 @@
 """The Delta tables of one history folder: where they are, how they are read and replaced."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ record a day, dead for months after records every hour, dead after a record a we
 records of one day. The rate of look-ups is the default.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

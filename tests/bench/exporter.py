@@ -6,8 +6,6 @@ what they used between two polls, divided by their number: polling, judging, one
 and all else that an exporter does. What makes records has processes of its own, on the same cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -7,8 +7,6 @@ run that nobody disturbed. Prints what is torn, written twice, lost and forgotte
 the open interval.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """What exporters survive: outages of their broker, and kills of their Kafka client. Run by ``make bench-outage``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

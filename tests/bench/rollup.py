@@ -6,8 +6,6 @@ largest memory of the job, its JVM and its workers together, and what is on disk
 rows or expectations are missing.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

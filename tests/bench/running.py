@@ -1,7 +1,5 @@
 """What all benches share: a real broker to measure on, and tables for a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import sys

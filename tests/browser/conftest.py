@@ -1,7 +1,5 @@
 """The browser of the tests of this folder."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A tab of the browser, in which nothing may go wrong, and the contrast of the texts of a page, by WCAG 2."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The page of an audit in a real browser: complete, self-contained, and fit for a phone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal

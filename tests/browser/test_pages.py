@@ -1,7 +1,5 @@
 """The exporter's pages in a real browser: readable on a phone and on a large screen, by keyboard, light and dark."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """The report's page in a real browser: complete, self-contained, and fit for a phone and for paper."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

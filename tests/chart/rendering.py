@@ -1,7 +1,5 @@
 """The chart as helm renders it, for each values file in ``ci``."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from functools import cache

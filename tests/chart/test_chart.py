@@ -1,7 +1,5 @@
 """The Helm chart: rendered by helm for each values file, checked against Kubernetes' own schemas."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The jobs of the chart: CronJobs, and the rollup on the Spark operator."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

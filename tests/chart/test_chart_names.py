@@ -1,7 +1,5 @@
 """Names and labels that YAML could read as something else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules, dashboards and monitors of the chart."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

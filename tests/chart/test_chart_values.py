@@ -1,7 +1,5 @@
 """The values of the chart: what is refused, what is taken, and their page."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

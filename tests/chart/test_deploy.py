@@ -1,7 +1,5 @@
 """Other ways to run it: systemd units, docker compose, the release; checked as far as that needs no engine."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

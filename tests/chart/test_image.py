@@ -1,7 +1,5 @@
 """The Dockerfile, as far as it can be checked in seconds: ``make image-check`` builds it and runs what it built."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What a PromQL query names: metrics and labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The Grafana dashboards: what the builder makes, and what Grafana's dashboard linter says of it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

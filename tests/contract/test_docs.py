@@ -1,7 +1,5 @@
 """What README.md and docs/ say of commands, settings, metrics, alerts and verbs is so, and the site builds."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

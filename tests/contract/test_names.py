@@ -1,7 +1,5 @@
 """Names of metrics are those of the catalogue, and names in the code are words of the field."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

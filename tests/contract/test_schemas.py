@@ -1,7 +1,5 @@
 """The exporter and Spark meet in files: both sides agree on every column, its type and its order."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The wheel: what `pip install` and the image put beside the code."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """``make demo``: the whole product on a real broker with dead topics, and its verdicts beside the truth."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

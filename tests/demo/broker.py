@@ -1,7 +1,5 @@
 """A real Kafka broker on this machine: one KRaft node on the loopback interface, with all its files in one folder."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import random

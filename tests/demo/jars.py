@@ -1,7 +1,5 @@
 """Downloads Kafka's jars with the Ivy inside pyspark: only Java and pip are needed."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import importlib.util

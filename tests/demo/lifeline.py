@@ -5,8 +5,6 @@ by SIGKILL, where no handler runs) the pipe ends, and the guard ends the child. 
 PR_SET_PDEATHSIG works on Linux only, and is sent already when the *thread* that started the child ends.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Runs `make demo`: a real broker, the whole product on it, and its verdicts beside the truth."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -4,8 +4,6 @@ Times are Unix seconds (UTC). The records of each hour and partition are drawn f
 their names. The same start time therefore gives the same records, and overlapping spans agree.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

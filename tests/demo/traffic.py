@@ -1,7 +1,5 @@
 """Writes the scenario to a real broker through real clients: four weeks at once, then live."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

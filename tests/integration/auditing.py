@@ -1,7 +1,5 @@
 """``topic-liveness audit`` in this process, on a real cluster."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

@@ -1,7 +1,5 @@
 """Real brokers started once for all tests: of the versions that differ in what offsets mean, and a secured one."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The Kafka versions that tests run on, and what is known of each."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Mapping

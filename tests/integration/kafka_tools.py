@@ -1,7 +1,5 @@
 """Kafka's own command line tools, with which tests compare what the exporter finds."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

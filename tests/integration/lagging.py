@@ -1,7 +1,5 @@
 """Time lags as the exporter measures them on a real broker, and the records that they are held against."""
 
-from __future__ import annotations
-
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
 from confluent_kafka import TopicPartition as Named
 

@@ -1,7 +1,5 @@
 """A real MirrorMaker 2 between two brokers, and the exporter's own parts that compare them, one call at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A report, and servers that take messages about it: real ones, which refuse, hang and die as told."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable, Iterator

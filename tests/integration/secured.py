@@ -1,7 +1,5 @@
 """A broker with a listener for each way in, certificates made for it, and the rights that docs/security.md names."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The exporter as a process of its own, as a test that runs one sees it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Consumer groups as a test makes them, and as a sweep of the exporter sees them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """``topic-liveness audit`` on a real broker: dead and living topics, and whatever can be odd (Kafka 4.3.1)."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

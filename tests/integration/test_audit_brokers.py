@@ -1,7 +1,5 @@
 """``topic-liveness audit`` on brokers that know less, or show less."""
 
-from __future__ import annotations
-
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 

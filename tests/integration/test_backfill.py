@@ -1,7 +1,5 @@
 """History reconstructed from a real broker's time index, against what was written (Kafka 4.3.1)."""
 
-from __future__ import annotations
-
 import math
 import random
 import time

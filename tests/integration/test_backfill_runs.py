@@ -1,7 +1,5 @@
 """`topic-liveness backfill` as a process that is killed, interrupted, run again, and run beside the exporter."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

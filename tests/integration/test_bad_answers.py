@@ -1,7 +1,5 @@
 """Brokers that answer what they should not, played by a script over a real client: the right reading or a reason."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cheap call for offsets against real brokers: it answers as the documented one, and leaves no trace."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future

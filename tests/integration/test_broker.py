@@ -1,7 +1,5 @@
 """The broker of the tests says which Java it needs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Topics and partitions that come and go between polls, on a cluster whose metadata is read once a minute."""
 
-from __future__ import annotations
-
 import re
 
 from exporter.domain.ports import METADATA_SECONDS

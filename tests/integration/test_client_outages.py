@@ -1,7 +1,5 @@
 """Outages of a cluster under `serve`: librdkafka now and then ends its process, or never connects again."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The process with the Kafka clients of a cluster: its end harms neither the exporter nor another cluster."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """A wall clock that somebody sets while `serve` runs."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Several clusters in one process: what happens to one changes nothing for another."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Reports that apprise sends to people, by servers that take, refuse, hang and quote what they should not."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """The demo end to end, as a person runs it: its verdicts are true, and nothing of it is left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

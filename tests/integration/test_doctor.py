@@ -1,7 +1,5 @@
 """``topic-liveness doctor`` on real brokers: what a user reads where all is well, and where something is missing."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who reads a topic, on a real broker: groups that left it, groups of other types, and offsets outside of the log."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Consumer groups on real brokers: what lag means, what is shown, and that it equals what Kafka's own tool prints."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

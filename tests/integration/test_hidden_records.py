@@ -1,7 +1,5 @@
 """Records that a broker does not find by time, since segments without live ones lie before them (Kafka 4.3.1)."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Sequence

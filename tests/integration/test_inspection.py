@@ -1,7 +1,5 @@
 """How large topics are: as Kafka's own tool and the files say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing

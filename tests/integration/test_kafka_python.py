@@ -1,7 +1,5 @@
 """kafka-python on a broker that asks who is there: in by the same configuration, or not at all (Kafka 4.3.1)."""
 
-from __future__ import annotations
-
 import gc
 import logging
 from contextlib import closing

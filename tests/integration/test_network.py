@@ -1,7 +1,5 @@
 """A broker behind a network that is slow, forgets idle connections, or leads to another cluster (Kafka 4.3.1)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """History in object storage: a real S3 server, which is killed, comes back and takes rights away."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """``topic-liveness offsets`` beside Kafka's own GetOffsetShell, on topics that nobody chose (Kafka 4.3.1)."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

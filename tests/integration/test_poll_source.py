@@ -1,7 +1,5 @@
 """Look-ups of polls, against a fake cluster that answers as it is told."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

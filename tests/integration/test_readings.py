@@ -1,7 +1,5 @@
 """What one poll learns of partitions on real brokers of every kind of version, state by state."""
 
-from __future__ import annotations
-
 import math
 import time
 

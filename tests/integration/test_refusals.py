@@ -1,7 +1,5 @@
 """Clients that are refused: nothing is tried again between polls."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Replicas of a real MirrorMaker 2 between two real brokers: started, stopped, started again."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

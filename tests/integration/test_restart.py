@@ -1,7 +1,5 @@
 """A silence outlives an exporter that is killed."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Secrets of a running exporter: rotated without a restart, and shown nowhere (Kafka 4.3.1)."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

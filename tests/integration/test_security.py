@@ -1,7 +1,5 @@
 """A broker that asks who is there: every way in, every right, and what is logged where one is missing (Kafka 4.3.1)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 

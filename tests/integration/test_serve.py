@@ -1,7 +1,5 @@
 """The exporter as a process: serve, break the broker, end it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

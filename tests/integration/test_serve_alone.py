@@ -1,7 +1,5 @@
 """`serve` where no broker answers: what lies in its folders, what comes to its web server, and how it ends."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """One of three brokers dead, paused or cut off: it costs its own partitions, and no poll its budget (Kafka 4.3.1)."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Topics whose records move to a remote tier, on a real broker (Kafka 4.3.1, LocalTieredStorage)."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import time

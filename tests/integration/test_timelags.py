@@ -1,7 +1,5 @@
 """Time lags on a real broker (Kafka 4.3.1), held against the records that a consumer really reads."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Iterator, Sequence

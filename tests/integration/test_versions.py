@@ -1,7 +1,5 @@
 """The traps of ListOffsets that differ by version, and how each is recognised (real brokers, from 2.8 on)."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest

@@ -1,7 +1,5 @@
 """A real broker with a remote tier: Kafka's own LocalTieredStorage, which is a folder (KIP-405)."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import time

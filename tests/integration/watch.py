@@ -1,7 +1,5 @@
 """A real cluster watched as the exporter does it, one poll at a time, by a test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A broker from before KRaft, with the ZooKeeper it needs; loopback only, all files in one folder."""
 
-from __future__ import annotations
-
 import socket
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What queries of the dashboards find in series that were written down, by Prometheus' own promtool."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

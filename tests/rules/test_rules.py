@@ -1,7 +1,5 @@
 """Alert and recording rules, run by Prometheus' own promtool."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

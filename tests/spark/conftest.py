@@ -1,7 +1,5 @@
 """One Spark session for all tests of this folder, and an S3 server for those that need one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Rollups that are split, and tables that lose commits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

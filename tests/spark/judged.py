@@ -1,7 +1,5 @@
 """The story of six weeks that rollups judge, in five clusters, and the verdicts of a rollup as tests read them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Polls of a story by the exporter's own poller and history."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from exporter.collectors.poller import Poller

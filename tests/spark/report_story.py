@@ -4,8 +4,6 @@ It ends on Tuesday 2026-03-03 12:00 UTC. Cluster ``prod`` is polled all week but
 ``edge|<b>`` has verdicts of a broken exporter that has polled nothing for days.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

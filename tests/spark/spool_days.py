@@ -1,7 +1,5 @@
 """The spool of a story as days and hours, by the code that Spark's workers run, without Spark."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime

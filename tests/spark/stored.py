@@ -1,7 +1,5 @@
 """Histories in a bucket of a real S3 server, and rollups of them as processes of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ What an exporter saw is written with the real spool writer. Topics are written b
 from ``poll``, which folds polls every ten minutes into hourly windows as the exporter does.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping

@@ -3,8 +3,6 @@
 Each history is held against an undisturbed twin: nothing is counted twice or lost, and no silence is made up.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import NamedTuple

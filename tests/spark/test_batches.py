@@ -1,7 +1,5 @@
 """What Spark's workers judge of a whole story, without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the bench of detection takes for the product's own is what the Spark job makes of the same records."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The job on a cluster: a real standalone master and a worker, whose Python has nothing of this project."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

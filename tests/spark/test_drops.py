@@ -1,7 +1,5 @@
 """Days on which the fleet dropped are found once, and their topics rest on them once the fleet is back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 

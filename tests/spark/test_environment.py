@@ -1,7 +1,5 @@
 """Environments that lead a Spark job elsewhere, or fail it: each in a real run, many at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

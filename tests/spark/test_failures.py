@@ -1,7 +1,5 @@
 """What a person reads where Spark fails: each failure provoked on a real session, with the next step."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Windows, coverage and inventory -> hours, as Spark's workers make them. Hours are counted from the story's start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

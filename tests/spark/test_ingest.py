@@ -1,7 +1,5 @@
 """Spool files into tables: what no exporter wrote, cannot be true, cannot be read, or is there twice."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Delta Lake's jars: those of the release, and none other."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

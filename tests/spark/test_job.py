@@ -1,7 +1,5 @@
 """The rollup as its own process: what it refuses, how it ends, and what it says meanwhile."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -4,8 +4,6 @@ What died one by one is dead; what fell silent together is held as one incident,
 on it. In a second cluster topics live by many rhythms, and others were abandoned before monitoring began.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

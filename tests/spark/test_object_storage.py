@@ -1,7 +1,5 @@
 """Rollups in object storage, a real S3 server that in the middle is gone, slow or read-only."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

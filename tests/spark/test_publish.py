@@ -1,7 +1,5 @@
 """What is published: whole, on disk before anything names it, and never taken back but from a wrong clock."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who reads a topic and what it is a copy of: from the spool into tables and evidence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

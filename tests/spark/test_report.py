@@ -1,7 +1,5 @@
 """The report of real Delta tables."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """What upkeep deletes and what it must leave: for topics that died long ago, and by clocks that are wrong."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Spool -> verdicts on real Spark and Delta: one fleet's six weeks, and what must not change them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Runs that are stopped, on tables of a newer release, and what is read of tables."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

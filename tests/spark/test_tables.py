@@ -1,7 +1,5 @@
 """Delta tables of a history folder, wherever that folder is."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The weekly upkeep of tables: what is deleted and forgotten, and an upkeep that was stopped in the middle."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

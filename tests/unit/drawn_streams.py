@@ -1,7 +1,5 @@
 """Streams drawn at random, as hours of activity and as hours in which the active slots of five minutes are known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

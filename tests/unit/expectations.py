@@ -1,7 +1,5 @@
 """ExpectationSet for tests: by the wall clock and by the traffic clock, in memory and as the rollup publishes them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Logs in memory that answer backfill as a broker does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Snapshots for tests, built through the real tracker and poller over a source that answers from a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple

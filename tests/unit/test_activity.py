@@ -1,7 +1,5 @@
 """Readings become states, advances and verdicts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The API over real sockets: every answer against its OpenAPI document, filters, paging and bad input."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any

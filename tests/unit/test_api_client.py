@@ -1,7 +1,5 @@
 """How commands ask a running exporter, over TLS and as a user, and what keeps them from it; here ``explain``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

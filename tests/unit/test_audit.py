@@ -1,7 +1,5 @@
 """What an audit says of topics, from facts in columns, and how each format writes it."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Backfill against a log in memory that answers as a broker does; the real broker has tests of its own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What a person sees of a backfill while it runs."""
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Callable, Mapping, Sequence

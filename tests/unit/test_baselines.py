@@ -1,7 +1,5 @@
 """Baselines and maxima of weeks: their figures, and that a week knows nothing of later ones."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Thresholds give the promised rate of false alarms, and where that cannot be known nothing is promised."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What may be advised to be deleted: what is over, and what is proved to be needed by nobody."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command line: help, messages and exit codes, mostly as a real process."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """People who write by local time do so at another hour of UTC once their clocks change: nothing is dead by it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Several clusters in one process know nothing of each other's troubles."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

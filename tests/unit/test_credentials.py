@@ -1,7 +1,5 @@
 """Secrets from files: what is refused, what is warned of, and what is taken up when a file changes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The demo says PASS only where all is true, touches nothing of others, and leaves nothing of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

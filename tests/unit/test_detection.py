@@ -1,7 +1,5 @@
 """Silences become verdicts: by the wall clock, by the traffic clock, and never by what was not seen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

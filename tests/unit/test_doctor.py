@@ -1,7 +1,5 @@
 """``topic-liveness doctor`` without a broker: this host, the time limits, the clocks, what is printed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

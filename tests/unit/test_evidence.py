@@ -1,7 +1,5 @@
 """The evidence line of every kind of verdict, word for word."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The evidence line between rollups: what is published, with the silence as it is now."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

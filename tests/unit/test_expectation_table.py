@@ -1,7 +1,5 @@
 """Expectations are kept as columns, and as objects only for who looks at one."""
 
-from __future__ import annotations
-
 import random
 
 from exporter.domain.polls.layout import Layout

@@ -1,7 +1,5 @@
 """The reasoning behind a verdict, as a person reads it."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`explain` beside the answer of the API, of the same readings and the same published files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

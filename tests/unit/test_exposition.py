@@ -1,7 +1,5 @@
 """The exposition: its formats, how long it is kept, and which of its lines are rendered anew."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 

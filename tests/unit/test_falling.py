@@ -1,7 +1,5 @@
 """While a drop of the fleet goes on its topics are held, with a limit: it may be a holiday, and may be a mass death."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """How durations, ages, times, sizes and counts are written for people."""
 
-from __future__ import annotations
-
 import locale
 
 import pytest

@@ -1,7 +1,5 @@
 """Series of consumer groups: absent where nothing is known, gone with the group, withdrawn when sweeps stop."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 

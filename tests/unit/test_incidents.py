@@ -1,7 +1,5 @@
 """Many topics that fall silent together are held as one incident; a few, or for long, are not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Options of the Spark job: those that are refused before Spark starts, and those that settings give."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """librdkafka's properties in kafka-python's words: in full, or not at all."""
 
-from __future__ import annotations
-
 import ssl
 from pathlib import Path
 

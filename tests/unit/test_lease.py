@@ -1,7 +1,5 @@
 """What a lease does that cannot be renewed, with a folder of this host as the storage."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What an answer of a broker says of the partitions that were wanted; the brokers are stand-ins."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

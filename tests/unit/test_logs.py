@@ -1,7 +1,5 @@
 """What stands in the log, and which secrets never do."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """The MAX_TIMESTAMP probe against logs that answer as brokers with and without KIP-734 do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast

@@ -1,7 +1,5 @@
 """Topics described in calls of many, by a broker that is named: what one that hangs costs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Jobs that come at other hours than before, streams whose rhythm changed, and those whose hours come together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Amazon MSK with IAM, as far as it goes without AWS: the token, and what is said where there is none."""
 
-from __future__ import annotations
-
 import sys
 import time
 from base64 import urlsafe_b64decode

@@ -1,7 +1,5 @@
 """The search for newest timestamps: always right, and cheap where a guess is."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

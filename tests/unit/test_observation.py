@@ -1,7 +1,5 @@
 """Which partitions exist, by the newest row that lists each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

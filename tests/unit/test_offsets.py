@@ -1,7 +1,5 @@
 """The command `offsets`: which times it accepts, what the answers mean, and its output formats."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

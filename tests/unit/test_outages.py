@@ -1,7 +1,5 @@
 """What was a known outage, or is decided by the configuration, is no false alarm and makes no threshold slower."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 

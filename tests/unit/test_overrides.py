@@ -1,7 +1,5 @@
 """What the configuration says of topics wins over what was learned, and over its absence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

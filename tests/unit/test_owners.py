@@ -1,7 +1,5 @@
 """Who answers for a topic, by the configuration, and where that is shown."""
 
-from __future__ import annotations
-
 import pickle
 import re
 

@@ -1,7 +1,5 @@
 """One poll cycle: what is asked, what a failure costs, and what the sinks get."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a rollup or report says of its stages while they run, and after."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

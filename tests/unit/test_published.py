@@ -1,7 +1,5 @@
 """What Spark published is read whole, with its age, or said to be unusable."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Snapshots become windows, coverage and inventory in whole files."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """What stands around a topic becomes rows where it is news."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

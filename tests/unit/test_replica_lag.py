@@ -1,7 +1,5 @@
 """How far a replica is behind its source, and in which state it is: rules on columns, without Kafka."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

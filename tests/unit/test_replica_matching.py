@@ -1,7 +1,5 @@
 """Which topics of two clusters belong together, which partitions are paired, and which faults are named."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two polled clusters compared: what is held against what, what is remembered, and what is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

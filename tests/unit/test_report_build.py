@@ -1,7 +1,5 @@
 """Who stands where in the report, and how much of it is laid out."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

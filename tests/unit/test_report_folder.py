@@ -1,7 +1,5 @@
 """The files of a report in its folder, and the charts in it."""
 
-from __future__ import annotations
-
 import resource
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How the report tells shares, rules and texts of others."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import pytest

@@ -1,7 +1,5 @@
 """On days on which topics rest their clock stands still."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

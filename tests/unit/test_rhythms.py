@@ -1,7 +1,5 @@
 """Streams in many rhythms, judged as the rollup and the exporter do: what lives is never dead, what stops is soon."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """The signals that end a command, also one that waits for a job."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

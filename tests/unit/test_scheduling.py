@@ -1,7 +1,5 @@
 """Periodic jobs: each in its turn, by a clock that nobody can set."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

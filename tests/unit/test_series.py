@@ -1,7 +1,5 @@
 """Series rendered from snapshots: right for the client's parser, absent where nothing is known."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Settings: what is read, what is refused, and what is never shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """Settings of every shape: they round-trip, and no text about them holds a secret."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

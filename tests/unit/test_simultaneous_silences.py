@@ -1,7 +1,5 @@
 """Silences began together where chance does not bring so many of them into one span."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Rests put off the limits of streams that are too slow for a traffic clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime

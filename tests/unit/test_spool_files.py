@@ -1,7 +1,5 @@
 """Files in the spool: those that no exporter wrote, or not to the end, and how a rollup finds all of them."""
 
-from __future__ import annotations
-
 import errno
 import os
 from dataclasses import fields

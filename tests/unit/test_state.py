@@ -1,7 +1,5 @@
 """What the exporter shows: the whole exposition as a golden file, freshness, and what history promised."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

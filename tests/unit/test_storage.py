@@ -1,7 +1,5 @@
 """Which folder a path or URI names, and what a storage says that fails."""
 
-from __future__ import annotations
-
 import errno
 import re
 from collections.abc import Callable, Iterator

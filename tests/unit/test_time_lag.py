@@ -1,7 +1,5 @@
 """Time lag by look-ups of times: against an offline model of a broker, over logs of every kind."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Time lags of sweeps: what is asked of whom, what is kept, what a failure costs, and what a scrape sees of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The traffic clock and its sums of hours, against slow ones written straight from their definition."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """The upkeep of the history folder: what fails in it is counted, shown and tried again."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

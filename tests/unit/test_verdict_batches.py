@@ -1,7 +1,5 @@
 """Streams of the tables as a worker of the rollup judges them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

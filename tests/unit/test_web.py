@@ -1,7 +1,5 @@
 """The web server over real sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import socket

@@ -1,7 +1,5 @@
 """The web configuration file: what of exporter-toolkit's known good and bad files is taken, and what it then does."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """What the pages say of clusters and verdicts that are not known."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

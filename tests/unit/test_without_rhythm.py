@@ -1,7 +1,5 @@
 """Verdicts without a learned rhythm, limits from few gaps, what died before polls, and partitions by their topic."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """For how long the tables of history keep their rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 KEPT_DAYS = 730

@@ -1,7 +1,5 @@
 """What an audit found as records for people: what each topic is, the evidence for it, and the summary of all."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The evidence line: why a verdict is what it is, in one sentence with real values."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

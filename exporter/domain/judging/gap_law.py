@@ -4,8 +4,6 @@ Gaps are taken as exponential, with a gamma prior for their rate. After n gaps o
 longer than t is (1 + t / (b + s))^-(a + n). One record is judged by the prior alone, ten nearly by their own gaps.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from exporter.domain.arrays import Codes, Flags, Floats, choose

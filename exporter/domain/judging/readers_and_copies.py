@@ -4,8 +4,6 @@ A dead topic that somebody reads is worse than one that nobody reads. A copy tha
 not dead: its replication stopped.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ which it began, and only up to the last poll that proves it. The exporter judges
 rollups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Hours of activity -> the baselines of each stream, some streams at a time, in slots of an hour or five minutes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 

@@ -4,8 +4,6 @@ Past silences are scored by the stream's own traffic clock, each with the profil
 includes the silence itself would give too low scores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ A repaired outage happens once, pauses happen again. A silence of a length that 
 whatever its score by the traffic clock.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Active slots of past weeks -> the rates of the 168 hours of the week."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from exporter.domain.arrays import Floats

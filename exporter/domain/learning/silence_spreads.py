@@ -5,8 +5,6 @@ silences have the distribution of independent records (exponential by the traffi
 more: with n records in the past the chance of a silence of U missed slots is (1 + U / n)^-n.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows

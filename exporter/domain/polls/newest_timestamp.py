@@ -5,8 +5,6 @@ does not exist before 3.0. A look-up by time searches the remote tier too (seen 
 DESCRIBE right is enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ began together where more of these intervals overlap one span than chance explai
 (ORDINARY), or the rate around the span, which is high in a fleet whose topics die one by one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

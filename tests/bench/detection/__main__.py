@@ -7,8 +7,6 @@ alarm in 28 days counts as 28 days. An alarm is false where a record ends the si
 what was put in as an outage, and known incidents, do not count.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The product's own judgement of silences: clocks, limits and few gaps, by what was known of rests at each moment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -4,8 +4,6 @@ Thresholds start with the prior and are fitted each week to the weeks before it,
 weeks from the ninth on, of topics alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product

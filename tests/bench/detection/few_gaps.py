@@ -4,8 +4,6 @@ The history of each stream begins anew every few weeks, so that many streams are
 its stream has fewer than ten active hours in eight weeks, or fewer than two whole weeks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

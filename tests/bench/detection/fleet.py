@@ -1,7 +1,5 @@
 """Streams of records and what is known of them: the common ground of every set of the bench."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

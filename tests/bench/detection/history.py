@@ -1,7 +1,5 @@
 """What is known of units, in the terms of the product's core: their hours of activity, and what it learns from them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

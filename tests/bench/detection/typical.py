@@ -1,7 +1,5 @@
 """Twelve typical topics: how long after its last record each is late, suspect and dead."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np
