@@ -45,7 +45,6 @@ SEEN = Sighting(1, leader=1, leader_epoch=0, earliest=0, latest=10)
 
 
 def columns_of(*seen: Sighting | None) -> Sightings:
-    """Return what a poll saw as columns; None could not be read."""
     kinds = (np.int64, np.int32, np.int32, np.int64, np.int64)
     rows = zip(*(one or SEEN for one in seen), strict=True)
     columns = (np.array(values, kind) for values, kind in zip(rows, kinds, strict=True))
@@ -68,12 +67,10 @@ class OneRow:
         return reading_of(self.table, 0)
 
     def unread(self) -> Reading:
-        """Take a poll that could not read the partition."""
         self.table = observe(self.table, columns_of(None), 0.0)
         return reading_of(self.table, 0)
 
     def asks_about(self, moved: Sighting) -> bool:
-        """Return whether a poll that sees this asks for the newest timestamp."""
         return len(find_unsettled(observe(self.table, columns_of(moved), 1.0))) > 0
 
 
@@ -102,8 +99,7 @@ CASES = [
 ]
 
 
-def test_every_answer_has_a_state() -> None:
-    """Each row of what a broker can answer maps to one state, or to unreadable with its reason; all at once."""
+def test_every_answer_has_a_state_or_a_reason() -> None:
     numbers = range(len(CASES))
     table = Table.empty(Layout.build({"orders": numbers}))
     earliest, latest, answers, tiered, unsupported, states, reasons = zip(*CASES, strict=True)
@@ -192,7 +188,6 @@ def test_max_timestamp_is_asked_again_only_after_a_move(moved: Sighting) -> None
 
 
 def _reading(at: float, latest: int = 10) -> Reading:
-    """A first reading by this process."""
     return Reading(State.OBSERVED, 1, 0, latest, 50.0, last_good_poll=at, silent_since=at, polls_good=3)
 
 
@@ -221,12 +216,10 @@ UNSEEN = Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
     ],
 )
 def test_what_a_restart_carries_over_of_a_published_silence(reading: Reading, expected: Silence) -> None:
-    """The published last advance counts while nothing shows a later one."""
     assert silence_of(reading, PROMISE) == expected
 
 
 def test_a_timestamp_later_than_its_writing_shows_nothing_when_its_time_has_come() -> None:
-    """Staleness and silence contradict each other: that is a state of its own."""
     row = OneRow()
     row.observe(SEEN, Answer(9, 150.0), at=100.0)
     assert row.table.get_row(0).state is State.OBSERVED

@@ -25,7 +25,6 @@ OPERATIONS = {operation.label: operation for path in schema for operation in sch
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[WebServer]:
-    """A server of a monitor that polled one cluster twice, swept its groups, and waits for another."""
     monitor, poller, _, clock = scene()
     poller.poll()
     clock.time += 30
@@ -37,13 +36,11 @@ def server() -> Iterator[WebServer]:
 
 @pytest.fixture
 def client(server: WebServer) -> Iterator[httpx.Client]:
-    """A client of the API."""
     with httpx.Client(base_url=f"http://{server.address}/api/v1/", timeout=20, verify=NO_TLS) as made:
         yield made
 
 
 def items(client: httpx.Client, path: str, **given: Any) -> list[dict[str, Any]]:
-    """The items of a listing."""
     answer = client.get(path, params=given)
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()["items"]
@@ -67,8 +64,6 @@ BROKEN: Any = object()
 
 
 def test_the_document_has_every_path() -> None:
-    """Its own too."""
-
     async def never(_: object) -> None:
         raise NotImplementedError
 
@@ -77,7 +72,6 @@ def test_the_document_has_every_path() -> None:
 
 
 def test_filters_narrow_and_pages_hold_all(client: httpx.Client) -> None:
-    """Verdict, state, topic and a part of the name; pages one after another are the whole list."""
     assert [one["partition"] for one in items(client, "partitions", verdict="dead")] == [1]
     assert {one["topic"] for one in items(client, "partitions", state="unreadable")} == {"lost"}
     assert {one["topic"] for one in items(client, "topics", state=["empty", "future"])} == {"cleared", "ahead"}
@@ -95,7 +89,6 @@ def test_filters_narrow_and_pages_hold_all(client: httpx.Client) -> None:
 
 
 def test_what_is_not_known_is_null(client: httpx.Client) -> None:
-    """A partition that cannot be read has no offsets, no newest record and no silence, and says why."""
     [lost] = items(client, "partitions", topic="lost")
     assert lost["reason"] == "leader-unreachable"
     assert {lost[name] for name in ("latest", "last_record", "silence_seconds")} == {None}
@@ -119,7 +112,6 @@ def test_what_is_not_known_is_null(client: httpx.Client) -> None:
     ],
 )
 def test_bad_questions_are_answered_with_the_rule(client: httpx.Client, path: str, status: int, message: str) -> None:
-    """A parameter or path that is not known says which, and what there is."""
     answer = client.get(path)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
     assert message in answer.json()["error"]
@@ -137,7 +129,6 @@ def test_a_cluster_that_is_not_read_has_no_items_and_says_so() -> None:
 
 
 def test_consumer_groups_that_could_not_be_read_are_not_none() -> None:
-    """The list names the cluster and the reason, and the record of a topic has null: no sweep, or one that failed."""
     monitor, poller, _, _ = scene()
     poller.poll()
 

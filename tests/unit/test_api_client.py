@@ -24,7 +24,6 @@ from tests.unit.test_state import scene
     ],
 )
 def test_what_cannot_be_asked_is_named(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the reason and without the password."""
     assert run(["explain", "orders", *given]) != 0
     error = capsys.readouterr().err
     assert message in error and "hidden" not in error
@@ -65,7 +64,6 @@ USER = ["--username", "ops", "--password-file", "password"]
 def test_a_protected_exporter_is_asked(
     protected: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With its CA, a client certificate, and a user whose password is in a file."""
     url, folder = protected
     monkeypatch.chdir(folder)
     assert run(["explain", "orders", "--url", url, *CA, *PAIR, *USER]) == 0
@@ -92,7 +90,6 @@ def test_what_keeps_a_protected_exporter_from_being_asked_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The file or option, the rule and the next step; no password."""
     url, folder = protected
     monkeypatch.chdir(folder)
     assert run(["explain", "orders", "--url", url, *given]) != 0

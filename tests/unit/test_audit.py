@@ -47,7 +47,6 @@ _ABANDONED: dict[str, Any] = {
 
 
 def topics(*rows: dict[str, Any]) -> AuditTopics:
-    """Topics that differ from an abandoned one, which nobody reads."""
     made = AuditTopics.blank(len(rows), **_ABANDONED)
     for place, row in enumerate(rows):
         for name, value in {"readers": (), "committed": (), **row}.items():
@@ -56,7 +55,6 @@ def topics(*rows: dict[str, Any]) -> AuditTopics:
 
 
 def what(**row: Any) -> Liveness:
-    """What one topic is."""
     return LIVENESS[int(classify(topics(row), NOW)[0])]
 
 
@@ -80,7 +78,6 @@ def what(**row: Any) -> Liveness:
     ],
 )
 def test_each_topic_is_one_thing(row: dict[str, Any], expected: Liveness) -> None:
-    """Nothing is abandoned that was not read, not searched, or has no plausible time."""
     assert what(**row) is expected
 
 
@@ -100,7 +97,6 @@ def test_a_silence_that_was_as_long_before_is_no_alarm() -> None:
 
 
 def test_the_summary_counts_bytes_deaths_and_what_is_unknown() -> None:
-    """One line says it all; an abandoned topic of unknown size makes the sum a lower bound."""
     rows = topics(
         {},
         {"topic": "b", "policy": "compact", "errors": True},
@@ -117,7 +113,6 @@ def test_the_summary_counts_bytes_deaths_and_what_is_unknown() -> None:
 
 
 def test_copies_are_known_by_the_topics_that_mirrormaker_keeps() -> None:
-    """The alias of its heartbeats or checkpoints marks the topics that it copies."""
     names = ["west.heartbeats", "west.orders", "eastern.orders", "north.checkpoints.internal", "north.a", "heartbeats"]
     aliases = mirror_aliases(names)
     assert aliases == {"west", "north"}
@@ -130,13 +125,11 @@ NO_ERRORS = ["orders", "terror-watch", "country", "industry", "errorless", "retr
 
 
 @pytest.mark.parametrize("name", [*ERRORS, "payments-dead-letters", *NO_ERRORS])
-def test_error_topics_are_known_by_their_names(name: str) -> None:
-    """The default pattern knows the names that frameworks give; a part of a word does not count."""
+def test_error_topics_are_known_by_their_names_but_not_by_a_part_of_a_word(name: str) -> None:
     assert (re.fullmatch(Settings().audit.error_topics, name) is None) == (name in NO_ERRORS)
 
 
 def audit_of(*rows: dict[str, Any]) -> Audit:
-    """The audit of topics that differ from an abandoned one."""
     records = list(make_records(topics(*rows), NOW))
     return Audit(records, records, NOW, ["cluster east is not read: no answer"])
 

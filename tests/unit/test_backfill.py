@@ -13,13 +13,11 @@ from tests.unit.past_logs import HOUR, KEY, NOW, Log, Logs, SegmentedLog, run
 
 
 def moments_of(windows: Sequence[Window]) -> list[tuple[float, float, int | None, float | None, float | None]]:
-    """Hours, records, first and last advance of windows."""
     return [(w.window_start / HOUR, w.window_end / HOUR, w.records, w.first_advance, w.last_advance) for w in windows]
 
 
 @given(st.lists(st.floats(50 * HOUR, NOW), max_size=60).map(sorted), st.integers(0, 1000), st.sampled_from([30, 400]))
 def test_every_hour_with_records_has_one_exact_window(times: list[float], start: int, hours: int) -> None:
-    """Of ordered records the count and first time of each hour are exact, and so is the last time."""
     times = [math.floor(time * 1000) / 1000 for time in times]
     source = Logs({KEY: Log(times, start)})
     windows = run(source, hours).windows
@@ -41,14 +39,12 @@ def test_every_hour_with_records_has_one_exact_window(times: list[float], start:
 
 @given(st.lists(st.floats(101 * HOUR, NOW), max_size=150))
 def test_no_order_of_records_loses_one(times: list[float]) -> None:
-    """Records in any order are all counted once, in windows that do not overlap."""
     windows = run(Logs({KEY: Log(times)})).windows
     assert sum(w.records or 0 for w in windows) == len(times)
     assert all(left.window_end <= right.window_start for left, right in pairwise(windows))
 
 
 def test_a_future_record_hides_the_hours_after_it() -> None:
-    """The hours after a record from the future become one window without times; the hours before stay exact."""
     times = [450.2 * HOUR, 451.1 * HOUR, 451.9 * HOUR, 9000 * HOUR, 460.5 * HOUR, 470.5 * HOUR]
     windows = run(Logs({KEY: Log(times)})).windows
     assert moments_of(windows) == [
@@ -94,7 +90,6 @@ def test_a_topic_created_again_since_the_first_poll_has_nothing_to_backfill() ->
 
 
 def test_a_partition_that_fails_costs_only_itself() -> None:
-    """Unread and leaderless partitions each get one window with the reason; the others are complete."""
     logs = {TopicPartition("t", n): Log([450 * HOUR]) for n in range(3)}
     logs[TopicPartition("t", 1)].unread = Reason.NOT_LEADER
     windows, inventory, result, _ = run(Logs(logs, unled={TopicPartition("t", 2)}), 100)
@@ -149,7 +144,6 @@ def test_segments_that_hide_records_never_make_a_silence(
 
 
 def test_an_empty_partition_has_an_inventory_row_and_no_window() -> None:
-    """Empty and never written partitions are in the inventory, so that their silence is known."""
     logs = {TopicPartition("empty", 0): Log([], 5), TopicPartition("never", 0): Log([])}
     windows, inventory, *_ = run(Logs(logs))
     assert windows == []
@@ -157,7 +151,6 @@ def test_an_empty_partition_has_an_inventory_row_and_no_window() -> None:
 
 
 def test_what_is_in_the_history_is_not_read_again() -> None:
-    """Only what is missing costs look-ups: a partition that failed, and a topic that was created again."""
     logs = {TopicPartition("t", n): Log([450.5 * HOUR]) for n in range(3)}
     logs[TopicPartition("t", 1)].unread = Reason.NOT_LEADER
     first = run(Logs(logs), 100)
@@ -174,7 +167,6 @@ def test_what_is_in_the_history_is_not_read_again() -> None:
 
 
 def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
-    """Of a hundred batches on a broker that does not answer the first alone is asked."""
     logs = {TopicPartition("t", n): Log([450.5 * HOUR], unread=Reason.LEADER_UNREACHABLE) for n in range(100)}
     source = Logs(logs)
     result = run(source, 150_000).result

@@ -24,7 +24,6 @@ from tests.unit.readings import ManualClock
 def test_a_log_gets_progress_every_half_minute_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a terminal a short run prints its result alone, a long one also its progress."""
     clock = ManualClock(0.0)
     monkeypatch.setattr("exporter.waiting.time.monotonic", clock.monotonic)
     with show_waiting("prod") as show:
@@ -53,7 +52,6 @@ def fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fill:
 
 
 def test_a_cluster_without_a_visible_topic_is_not_finished(fill: Fill) -> None:
-    """It names what may be wrong and ends with 1; a topic without a record is history enough for 0."""
     code, said = fill({})
     assert code == ExitCode.FOUND
     assert said.startswith("Error: cluster prod: nothing to backfill: the configured topics (topics.include, ")
@@ -65,7 +63,6 @@ ORDERS = {"orders": (50, 30, 5)}
 
 
 def records(folder: Path, table: str) -> int:
-    """How many records are in all windows in the spool, or rows in another table."""
     rows = [row for path in folder.glob(f"spool/{table}/*.parquet") for row in pq.read_table(path).to_pylist()]
     return sum(row.get("records", 1) or 0 for row in rows)
 
@@ -88,7 +85,6 @@ AT = 1_772_500_000.0
 
 
 def polled(number: int, topic_id: str | None, at: float, offset: int | None, source: Source = Source.POLL) -> Inventory:
-    """A partition as an exporter or a backfill listed it."""
     columns = (number, None, 0, offset, None, State.OBSERVED, None, None, None, None, None)
     return Inventory("prod", "orders", topic_id, number, "here", source, at, *columns[1:], deleted=False)
 

@@ -21,14 +21,12 @@ Found = dict[tuple[int, int], int]
 
 
 def found(made: Baselines) -> Found:
-    """Return the row of each stream and week."""
     keys = zip(made.stream.tolist(), (made.week - FIRST).tolist(), strict=True)
     return {key: row for row, key in enumerate(keys)}
 
 
 @pytest.fixture(scope="module")
 def made() -> Baselines:
-    """The baselines of every week, all made at once."""
     return Baselines.concatenate(list(baselines(hours_of(STREAMS), range(FIRST + 1, FIRST + WEEKS + 1))))
 
 
@@ -60,12 +58,10 @@ def test_baselines_are_those_that_the_definition_gave(made: Baselines) -> None:
 
 
 def before(hours: Hours, week: int) -> Hours:
-    """Return what was known as a week began."""
     return hours[hours.hour < round(START / 3600) + week * 168]
 
 
 def same(one: Baselines, other: Baselines) -> None:
-    """Assert that two sets of baselines, in any order, are the same to the last digit."""
     orders = [np.lexsort((made.week, made.stream)) for made in (one, other)]
     for column in fields(Baselines):
         left, right = (getattr(made, column.name)[order] for made, order in zip((one, other), orders, strict=True))
@@ -73,14 +69,12 @@ def same(one: Baselines, other: Baselines) -> None:
 
 
 def test_a_week_is_measured_by_the_weeks_before_it_alone(made: Baselines) -> None:
-    """Made alone, and without all that came later, the baseline of a week is the same to the last digit."""
     alone = Baselines.concatenate(list(baselines(before(hours_of(STREAMS), 9), [FIRST + 9])))
     same(alone, made[made.week == FIRST + 9])
 
 
 @pytest.fixture(scope="module")
 def chosen() -> Baselines:
-    """The baselines of the fine streams, in the slots by which each is judged."""
     return Baselines.concatenate(list(baselines(hours_of(FINE_STREAMS), [FIRST + week for week in FINE_WEEKS])))
 
 

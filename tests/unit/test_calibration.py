@@ -58,19 +58,16 @@ def drawn(topics: int, weeks: int, *, scale: float = 0.5, kind: str = TOPIC) -> 
 
 
 def joined(maxima: Unusual, more: Unusual) -> Unusual:
-    """The silences of both; ``more`` adds no topic-weeks."""
     columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue", "labelled")
     both: dict[str, Any] = {name: np.concatenate([getattr(maxima, name), getattr(more, name)]) for name in columns}
     return replace(maxima, **both)
 
 
 def of(kind: str, maxima: Unusual, false_alarms: float = 1.0, now: int = NOW) -> Calibration:
-    """The calibration of one kind."""
     return next(one for one in calibrations(maxima, now, AlarmBudget(false_alarms)) if one.kind == kind)
 
 
 def alarms(found: Calibration) -> int:
-    """Return the alarms that a later advance ended, false or in an outage."""
     return found.false_alarms + found.outages_alarmed
 
 
@@ -101,7 +98,6 @@ def test_the_rate_that_past_thresholds_gave_is_at_most_the_promised_one(false_al
 
 
 def test_a_fleet_without_a_past_is_judged_by_the_prior() -> None:
-    """The prior gives a threshold from the first day on, and nothing is promised while it decides."""
     nothing = of(TOPIC, silences([], {}), 2.0)
     assert (nothing.realised, nothing.interval, nothing.promised) == (None, None, None)
     assert nothing.threshold.suspect == pytest.approx(2.4) and nothing.threshold.dead == pytest.approx(3.85)
@@ -127,7 +123,6 @@ def test_what_the_present_threshold_would_have_given_is_counted() -> None:
 
 
 def test_repaired_outages_do_not_make_a_fleet_blind() -> None:
-    """Outages in one topic-week of fifty move the threshold by little, and are counted as what they were."""
     calm = drawn(1000, 52)
     rng = np.random.default_rng(11)
     weeks = np.repeat(np.arange(NOW - 26, NOW), 20)
@@ -153,7 +148,6 @@ def test_only_what_had_ended_before_a_week_makes_its_thresholds() -> None:
 
 
 def begun(at: np.ndarray | float, maxima: Unusual) -> Unusual:
-    """The same silences, begun at a moment or within six hours of it."""
     since = np.broadcast_to(at, maxima.since.shape).astype(np.float64)
     return replace(maxima, since=since, overdue=since + 6 * HOUR)
 
@@ -245,7 +239,6 @@ def test_known_outages_are_counted_and_the_threshold_is_what_it_is_without_them(
 
 
 def test_the_documentation_gives_the_shipped_prior_and_its_thresholds() -> None:
-    """Dead past 3.85, suspect past 2.4."""
     page = (Path(__file__).parents[2] / "docs" / "how-it-works.md").read_text(encoding="utf-8")
     nothing = fit(np.empty(0), 0.0)
     dead, suspect = (nothing.threshold(times * DECIDED * FALSE_ALARMS / 2000) for times in (1, 10))

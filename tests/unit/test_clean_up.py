@@ -26,7 +26,6 @@ NOBODY = Readership(0)
     ],
 )
 def test_what_is_over(verdict: str, days: float, longest: float, *, mirrored: bool, over: bool) -> None:
-    """Silent for four weeks and for twice its longest pause, neither mirrored nor a mirror of what lives."""
     found = are_over(
         retired=np.array([verdict == "retired"]),
         dead=np.array([verdict == "dead"]),
@@ -81,6 +80,5 @@ OTHERS = [
 
 @pytest.mark.parametrize("name", [*INTERNAL, *OTHERS])
 def test_names_that_others_give_to_what_holds_their_state(name: str) -> None:
-    """Kafka Streams, Kafka Connect, MirrorMaker and schema registries; whatever begins with an underscore."""
     [why] = explain_keep([name], ["delete"], np.array([DAY]), [False], [NOBODY])
     assert bool(why) == (name in INTERNAL)

@@ -21,7 +21,6 @@ OFFICE_TOPICS = 6
 
 
 def changes(zone: str, years: range) -> Iterator[date]:
-    """Yield the days on which the clocks of a zone change."""
     for year in years:
         day = date(year, 1, 1)
         while day.year == year:
@@ -92,7 +91,6 @@ def test_office_topics_in_slots_of_five_minutes_live_when_the_clocks_change(zone
 @pytest.mark.parametrize("runs", [{2}, {6, 18}, {0, 6, 12, 18}])
 @pytest.mark.parametrize("month", [3, 10])
 def test_a_job_that_runs_by_local_time_gives_no_alarm_when_the_clocks_change(month: int, runs: set[int]) -> None:
-    """In March and in October; the run at 02:00 itself may fall out."""
     change = next(day for day in changes("Europe/Berlin", range(2026, 2027)) if day.month == month)
     monday = datetime(change.year, change.month, change.day, tzinfo=UTC) + DAY_
     first = monday - timedelta(weeks=WEEKS_BEFORE)

@@ -47,13 +47,11 @@ class Pair:
         self.pollers = {name: Poller(name, source, [self.monitor], self.clock) for name, source in self.sources.items()}
 
     def poll(self, *names: str) -> None:
-        """Poll these clusters half a minute later, or both."""
         self.clock.time += 30
         for name in names or self.pollers:
             self.pollers[name].poll()
 
     def series(self, cluster: str) -> set[str]:
-        """Return what is shown of a cluster's topics, and whether it is up."""
         lines = self.monitor.metrics().decode().splitlines()
         wanted = re.compile(rf'(kafka_|topic_liveness_(cluster_up|partitions)).*kafka_cluster="{cluster}"')
         return {line for line in lines if wanted.match(line) and "staleness" not in line}
@@ -63,7 +61,6 @@ class Pair:
     "bad", [Broken(), TableSource(error=SourceError(Reason.AUTHENTICATION_FAILED, "refused")), None], ids=repr
 )
 def test_one_bad_cluster_changes_no_line_of_another(bad: TableSource | None) -> None:
-    """Whether a cluster fails in a foreseen way, an unforeseen one or not at all, the other is shown alike."""
     alone, beside = Pair(), Pair(bad)
     for pair in (alone, beside):
         pair.poll()
@@ -76,7 +73,6 @@ def test_one_bad_cluster_changes_no_line_of_another(bad: TableSource | None) -> 
 
 
 def test_an_error_of_this_program_is_a_failed_poll(caplog: pytest.LogCaptureFixture) -> None:
-    """It is counted, shown and logged with its traceback, its text reaches no page, and the sinks hear of it."""
     pair = Pair(Broken())
     pair.poll()
     text = pair.monitor.metrics().decode()
@@ -88,7 +84,6 @@ def test_an_error_of_this_program_is_a_failed_poll(caplog: pytest.LogCaptureFixt
 
 
 def test_a_sink_that_fails_costs_no_other_sink() -> None:
-    """The one that could not take a good poll has missed it; the next one took it."""
     deaf, well = Deaf(), Collected()
     outcome = Poller("prod", TableSource({ORDERS: (0, 5, 1e6)}), [deaf, well], ManualClock()).poll()
     assert isinstance(outcome, PollFailure)
@@ -108,7 +103,6 @@ def closed(count: int, tmp_path: Path, request_timeout: str) -> Settings:
 
 
 def test_once_waits_for_the_slowest_cluster_and_not_for_the_sum(tmp_path: Path) -> None:
-    """Six clusters that are not there are reported together, and the exit code is 1."""
     out = io.StringIO()
     began = time.monotonic()
     assert once(closed(6, tmp_path, "4s"), out) == 1

@@ -101,12 +101,10 @@ def watch_of(cluster: Cluster, table: TableSource | None = None, **settings: obj
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """One group that is 40 behind in a."""
     return Cluster(ManualClock(), {"g": {A: 60}})
 
 
 def lags(sweep: GroupSweep) -> dict[str, dict[TopicPartition, int | None]]:
-    """The lag of every group in every partition."""
     return {name: {key: at.lag for key, at in group.partitions.items()} for name, group in groups_of(sweep).items()}
 
 
@@ -160,7 +158,6 @@ def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monk
 
 
 def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster) -> None:
-    """It says why and is counted; topics that are not watched, or gone, are passed over."""
     cluster.offsets["g"] = {A: 60, B: 7, TopicPartition("deleted", 0): 5}
     cluster.log_ends[B] = Answer(reason=Reason.NOT_LEADER)
     sweep = watch_of(cluster).sweep()
@@ -183,7 +180,6 @@ def test_a_leader_that_gives_no_answer_is_waited_for_once_in_a_sweep(cluster: Cl
 
 
 def test_a_group_that_cannot_be_read_is_shown_as_it_was_and_then_no_more(cluster: Cluster) -> None:
-    """It keeps its values for so many sweeps, is counted by reason each time, and costs no other group."""
     cluster.offsets["other"] = {A: 1}
     watch = watch_of(cluster, missed_sweeps=2)
     watch.sweep()
@@ -198,7 +194,6 @@ def test_a_group_that_cannot_be_read_is_shown_as_it_was_and_then_no_more(cluster
 
 
 def test_a_group_that_is_gone_leaves_at_once(cluster: Cluster) -> None:
-    """Deleted between two sweeps, or within one, it is neither shown nor a failure."""
     cluster.offsets["other"] = {A: 1}
     watch = watch_of(cluster)
     watch.sweep()
@@ -211,7 +206,6 @@ def test_a_group_that_is_gone_leaves_at_once(cluster: Cluster) -> None:
 
 
 def test_groups_that_a_sweep_could_not_list_are_kept_for_a_while(cluster: Cluster) -> None:
-    """Where no broker answers none is gone; after the sweeps allowed each leaves."""
     watch = watch_of(cluster, missed_sweeps=1)
     watch.sweep()
     cluster.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
@@ -251,7 +245,6 @@ def test_a_group_that_rebalances_keeps_what_it_had_assigned(cluster: Cluster) ->
 
 
 def test_patterns_say_which_groups_are_asked_for() -> None:
-    """Both match whole names, also those with line breaks; what is excluded is not asked for."""
     names = ["orders", "orders-test", "re\nport"]
     cluster = Cluster(ManualClock(), {name: {A: 1} for name in names})
     assert list(groups_of(watch_of(cluster, include=["orders.*", "re.*"], exclude=[".*-test"]).sweep())) == [
@@ -262,7 +255,6 @@ def test_patterns_say_which_groups_are_asked_for() -> None:
 
 
 def test_a_sweep_takes_no_longer_than_its_interval_and_the_next_makes_up_for_it(cluster: Cluster) -> None:
-    """What was left out is counted as timed out, keeps its values, and comes first the next time."""
     names = [f"g{number:03}" for number in range(2 * GROUPS_AT_A_TIME)]
     cluster.offsets = {name: {A: 60} for name in names}
     watch = watch_of(cluster)
@@ -300,7 +292,6 @@ def test_a_topic_that_could_not_be_described_is_not_one_that_nobody_reads(cluste
 
 
 def test_a_partition_without_an_answer_costs_none_of_others_of_its_leader(cluster: Cluster) -> None:
-    """The leader answered for the others, so it is asked again for later groups."""
     cluster.offsets = {f"g{number:03}": {A: 60, B: 60} for number in range(GROUPS_AT_A_TIME + 1)}
     cluster.log_ends = {B: Answer(reason=Reason.TIMED_OUT)}
     found = lags(watch_of(cluster).sweep())

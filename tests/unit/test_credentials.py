@@ -20,7 +20,6 @@ NOWHERE = "127.0.0.1:9"
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
-    """A file that holds a password as tools write one, readable by its owner and group."""
     path = tmp_path / "password"
     path.write_text(f"{SECRET}\n")
     path.chmod(0o440)
@@ -45,7 +44,6 @@ def secret(tmp_path: Path) -> Path:
 def test_a_secret_file_that_cannot_be_used_is_named_and_its_text_is_not(
     tmp_path: Path, put: Callable[[Path], object], rule: str
 ) -> None:
-    """The message names the property, the rule, the path and the next step."""
     put(path := tmp_path / "password")
     with pytest.raises(ValueError, match=r"sasl\.password") as refused:
         Credentials({"bootstrap.servers": NOWHERE, "sasl.password": path})
@@ -54,7 +52,6 @@ def test_a_secret_file_that_cannot_be_used_is_named_and_its_text_is_not(
 
 
 def test_every_file_that_cannot_be_used_is_named_at_once_and_who_may_not_read_it(secret: Path) -> None:
-    """A password and a CA that are both missing are one message; of another user's file it says which user that is."""
     missing = secret.with_name("missing")
     with pytest.raises(ValueError, match=r"ssl\.ca\.location: the file .*; sasl\.password: the file "):
         Credentials({"sasl.password": missing, "ssl.ca.location": str(missing)})
@@ -80,7 +77,6 @@ def test_a_password_is_what_stands_before_the_end_of_the_line(secret: Path, enco
 
 
 def test_what_only_looks_like_a_secret_by_its_name_is_not_redacted() -> None:
-    """Addresses, ids, claims, algorithms and paths of OAuth stay readable in what is shown; the secrets are hidden."""
     oauth = "sasl.oauthbearer"
     harmless: dict[str, Property | Path] = {
         f"{oauth}.token.endpoint.url": "https://idp/token",
@@ -100,7 +96,6 @@ def test_what_only_looks_like_a_secret_by_its_name_is_not_redacted() -> None:
 
 
 def test_what_an_address_carries_to_log_in_is_redacted() -> None:
-    """Name and password, also one with an @, and the query are hidden; host and path stay readable."""
     address = f"https://me:{SECRET}@home@idp/token?key={SECRET}"
     provider = Credentials({"sasl.oauthbearer.token.endpoint.url": address})
     assert provider.redact(f"no answer from {address}") == "no answer from https://***@idp/token?***"
@@ -150,7 +145,6 @@ def test_a_part_of_the_oauthbearer_configuration_is_not_repeated() -> None:
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o400, False), (0o440, False), (0o444, True), (0o644, True)])
 def test_a_secret_that_everybody_may_read_is_warned_of(secret: Path, mode: int, *, warned: bool) -> None:
-    """One line for each file of a password or private key, and none for a certificate; all are used the same."""
     secret.chmod(mode)
     files: dict[str, Property | Path] = {
         "sasl.password": secret,
@@ -185,8 +179,7 @@ def test_a_rotated_secret_is_noticed_as_kubernetes_rotates_it(tmp_path: Path) ->
     assert renewed.list_changed() == []
 
 
-def test_a_secret_file_is_printed_by_its_path(secret: Path) -> None:
-    """The printed configuration names the file, and loads back to the same settings."""
+def test_a_secret_file_is_printed_by_its_path_and_loads_back(secret: Path) -> None:
     kafka = {"bootstrap.servers": NOWHERE, "sasl.password": {"file": str(secret)}}
     path = secret.with_name("prod.yaml")
     path.write_text(yaml.safe_dump({"clusters": [{"name": "prod", "kafka": kafka}]}))

@@ -35,7 +35,6 @@ OFFICE = by_clock([1.0 if day < 5 and 8 <= hour < 18 else 0.0 for day in range(7
     ],
 )
 def test_a_proved_silence_is_judged_by_the_promise(until: float, expected: Verdict) -> None:
-    """The verdict follows from the proved silence against the published limits."""
     judgement = judge(Silence(0.0, until, known=True), PROMISE, now=until)
     assert judgement.verdict is expected
     assert judgement.expected_by == 5 * HOUR
@@ -61,13 +60,11 @@ def test_a_silence_that_cannot_be_read_is_held_not_dead() -> None:
 
 @pytest.mark.parametrize("promise", [None, replace(PROMISE, max_silence_seconds=None, suspect_silence_seconds=None)])
 def test_nothing_is_promised_without_evidence(promise: Expectation | None) -> None:
-    """Without a limit any silence is learning and has no expected_by."""
     judgement = judge(Silence(0.0, 1000 * HOUR, known=True), promise, now=1000 * HOUR)
     assert (judgement.verdict, judgement.expected_by) == (Verdict.LEARNING, None)
 
 
 def newest_of_orders(*readings: Reading) -> float | None:
-    """The newest timestamp of a topic with these partitions."""
     keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
     topics = topics_of(keyed) or {"orders": TopicInfo("id-1")}
     [newest] = Detector().assess(snapshot_of(keyed, topics, taken_at=100.0), 100.0).newest
@@ -75,7 +72,6 @@ def newest_of_orders(*readings: Reading) -> float | None:
 
 
 def read(state: State, newest: float | None) -> Reading:
-    """A partition whose offsets were read."""
     return Reading(state, 1, 0, 9, newest, last_good_poll=100.0, silent_since=100.0)
 
 
@@ -83,7 +79,6 @@ SANE = read(State.OBSERVED, 50.0)
 
 
 def test_a_future_timestamp_does_not_hide_the_age_of_a_topic() -> None:
-    """The topic's newest timestamp is that of a partition whose clock can be believed, where there is one."""
     ahead = read(State.FUTURE, 9e9)
     assert newest_of_orders(ahead, SANE) == 50.0
     assert newest_of_orders(ahead) == 9e9
@@ -127,7 +122,6 @@ def test_a_partition_that_cannot_be_read_counts_as_it_was_last_read() -> None:
     ],
 )
 def test_by_the_traffic_clock_nights_and_weekends_do_not_count(since: float, until: float, expected: Verdict) -> None:
-    """Office hours that were missed make a silence dead, not the time on the wall."""
     assert judge(Silence(since, until, known=True), OFFICE, now=until).verdict is expected
 
 
@@ -155,7 +149,6 @@ def test_a_silence_that_was_badly_seen_is_held(good: int, missed: int, expected:
     [("live", Verdict.HELD), ("suspect", Verdict.HELD), ("dead", Verdict.DEAD), ("no such verdict", Verdict.HELD)],
 )
 def test_a_start_of_the_exporter_brings_no_news_at_once(published: str, expected: Verdict) -> None:
-    """While the exporter settles, a death stays one only where it was published as one."""
     silence = Silence(0.0, 6 * HOUR, known=True, settling=True, polls_good=1)
     assert judge(silence, replace(PROMISE, verdict=published), now=6 * HOUR).verdict is expected
 
@@ -191,7 +184,6 @@ def test_an_impossible_value_promises_nothing_and_is_counted(broken: Expectation
 
 @pytest.mark.parametrize("score", [40.0, 5000.0])
 def test_a_silence_that_no_score_ends_is_dead_after_eight_weeks(score: float) -> None:
-    """A threshold out of reach, however far, leaves it suspect until then."""
     distant = replace(OFFICE, dead_score=score)
     for days, verdict in ((9, Verdict.SUSPECT), (55.9, Verdict.SUSPECT), (56, Verdict.DEAD), (63, Verdict.RETIRED)):
         until = MONDAY + days * DAY

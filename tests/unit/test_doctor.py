@@ -35,14 +35,12 @@ STILL = ManualClock(NOW)
 
 
 def settings(folder: Path, **more: str) -> Settings:
-    """Settings with a history folder, and ``section__name`` as given."""
     given = [("test", name.replace("__", "."), value) for name, value in more.items()]
     folder_ = ("test", "history.folder", str(folder))
     return load_settings(None, "127.0.0.1:1", {}, overrides=[folder_, *given])
 
 
 def spooled(folder: Path, days_ago: float, size: int = 1024) -> None:
-    """Put a spool file where the exporter would, written so many days ago."""
     place = folder / "spool" / "windows" / f"windows-x-prod-{days_ago}.parquet"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(b"x" * size)
@@ -79,7 +77,6 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
 
 
 def test_a_disk_that_is_full_before_the_limit_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exporter deletes nothing in time, because history.max_bytes is never reached."""
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=2**40, used=2**40 - 2**30, free=2**30))
     found = host.history(settings(tmp_path), STILL)
     assert found.severity is Severity.WARNING
@@ -126,7 +123,6 @@ def test_a_web_port_in_use_is_a_note(tmp_path: Path) -> None:
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:
-    """The other calls return their results, and nothing waits longer than the limit."""
     never = threading.Event()
     calls: dict[str, Callable[[], object]] = {"hangs": never.wait, "fails": lambda: 1 / 0, "well": lambda: 42}
     began = time.monotonic()
@@ -140,8 +136,6 @@ def test_a_call_that_hangs_costs_itself_only() -> None:
 
 
 def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text may contain a secret; the other checks have their findings."""
-
     def broken(_: Settings, __: object) -> Finding:
         raise KeyError("s3cr3t")
 
@@ -181,7 +175,6 @@ def test_what_could_not_be_read_has_the_words_of_the_log() -> None:
 
 
 def test_a_broker_that_is_not_reached_is_named_with_what_it_leads() -> None:
-    """At the address that it advertises, with the next step; an error of another kind is shown without its text."""
     readings = {TopicPartition("a", 0): Reading(State.OBSERVED, 2, 0, 9, NOW)}
     seen = snapshot_of(readings, taken_at=NOW)
     seen = replace(seen, metadata=replace(seen.metadata, brokers={1: "a:1", 2: "b:1", 3: "c:1"}))
@@ -197,7 +190,6 @@ def test_a_broker_that_is_not_reached_is_named_with_what_it_leads() -> None:
 
 
 def test_findings_are_printed_by_cluster() -> None:
-    """With what each costs and how to fix it; JSON has null where there is nothing to report."""
     free = Finding("web port", Severity.OK, "free")
     findings = [free, Finding("rights", Severity.ERROR, "no topic", "all of it", "grant it", "prod")]
     assert (exit_code(findings), exit_code([free])) == (1, 0)
@@ -213,7 +205,6 @@ def test_findings_are_printed_by_cluster() -> None:
 def test_a_secret_that_is_missing_is_a_finding_of_its_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The other cluster, where nobody listens, is examined all the same."""
     monkeypatch.chdir(tmp_path)
     Path("prod.yaml").write_text(
         "clusters:\n"

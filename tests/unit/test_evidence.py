@@ -128,5 +128,4 @@ ROWS: dict[str, StreamFacts] = {
 
 
 def test_each_verdict_says_why_as_in_the_golden_file(golden: Callable[[str, str], None]) -> None:
-    """Silence, baseline, limit and siblings with their real values; ``learning`` says what is missing."""
     golden("evidence.txt", "".join(f"{name:<18} {evidence(row)}\n" for name, row in ROWS.items()))

@@ -30,7 +30,6 @@ BUSY = by_clock([1.0] * 168, partition=None, as_of=LAST, last_advance=LAST, **KN
 
 
 def test_a_death_between_rollups_is_explained_with_all_that_it_rests_on() -> None:
-    """The longest silence, the missed hours, the limit and the siblings, as a rollup would show them."""
     silence = Silence(LAST, LAST + 9 * HOUR, known=True)
     assert line(BUSY, silence, LAST + 9 * HOUR, partitions=3, partitions_live=1, readers=Readership(2)) == (
         f"silent 9 h (since Tue 2026-03-03 10:00 UTC); {BASELINE}, missed 8.0 active hours, before at most 1.5; "
@@ -49,7 +48,6 @@ def test_a_death_between_rollups_is_explained_with_all_that_it_rests_on() -> Non
     ],
 )
 def test_groups_that_only_committed_are_no_readers(readers: Readership | None, read: str) -> None:
-    """They are named apart, as a rollup does; nothing is said where readers are unknown."""
     silence = Silence(LAST, LAST + 9 * HOUR, known=True)
     text = line(BUSY, silence, LAST + 9 * HOUR, partitions=3, partitions_live=1, readers=readers)
     assert text.endswith(read)
@@ -101,7 +99,6 @@ NEVER = UNSEEN._replace(advanced=False)
 def test_an_unknown_last_advance_is_described_by_what_is_known_of_it(
     silence: Silence, state: State, beginning: str
 ) -> None:
-    """Between two looks, before the first one, or never."""
     assert line(None, silence, LAST + HOUR, state=state).startswith(beginning)
 
 
@@ -126,7 +123,6 @@ def test_an_unknown_last_advance_is_described_by_what_is_known_of_it(
     ],
 )
 def test_what_is_held_says_why(silence: Silence, cause: str) -> None:
-    """Too few polls since the start, too few good ones, or none of late; an incident with the limit that it passed."""
     held, now = Judgement(Verdict.HELD, LAST), LAST + 9 * HOUR
     assert cause in line(BUSY, silence, now, judgement=held)
     incident = Incident(("bills", "orders"), 30, LAST, LAST + HOUR)
@@ -136,7 +132,6 @@ def test_what_is_held_says_why(silence: Silence, cause: str) -> None:
 
 
 def test_where_nothing_is_in_force_the_line_says_so() -> None:
-    """A verdict without expectations is learning, and not for want of history."""
     silence = Silence(LAST, LAST + HOUR, known=True)
     expected = "silent 1 h (since Tue 2026-03-03 10:00 UTC); learning: no expectation of it is in force"
     assert line(None, silence, LAST + HOUR) == expected
@@ -144,8 +139,7 @@ def test_where_nothing_is_in_force_the_line_says_so() -> None:
     assert line(broken, silence, LAST + HOUR).endswith("; learning: what is published of it cannot be used")
 
 
-def test_a_stream_that_cannot_be_read_is_silent_so_long_in_the_line_and_in_json() -> None:
-    """As long as polls prove it, not until now."""
+def test_a_stream_that_cannot_be_read_is_silent_as_long_as_polls_prove_it() -> None:
     silence, now = Silence(LAST, LAST + 2 * HOUR, known=True), LAST + 9 * HOUR
     unread: dict[str, Any] = {"state": State.UNREADABLE, "reason": "timed-out", "unreadable_since": silence.until}
     found = describe_verdict(facts_of(BUSY, silence, now, **unread))

@@ -9,7 +9,6 @@ from tests.unit.expectations import by_wall
 
 
 def test_rows_of_a_layout_are_those_that_are_asked_for_one_by_one() -> None:
-    """Also of topics that are gone, new or made anew, and of partitions that were added."""
     drawn = random.Random(3)
     rows: list[Expectation] = [
         by_wall(topic=f"topic-{topic:03}", topic_id=drawn.choice([None, "old", "new"]), partition=number)

@@ -41,7 +41,6 @@ OFFICE = [
 
 @pytest.fixture(autouse=True)
 def at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wall clock of the command."""
     monkeypatch.setattr("exporter.commands.explain.time.time", lambda: NOW)
 
 
@@ -64,7 +63,6 @@ def office(partition: int | None, silent_hours: float, **other: object) -> Expec
 
 
 def explained(history: Path, subject: str, cluster: str | None = None, **settings: object) -> str:
-    """What is printed where no exporter is asked."""
     made = Settings.model_validate({"history": {"folder": str(history)}, **settings})
     found = explanation_of(Subject.parse(subject), made, cluster, "not asked")
     out = io.StringIO()
@@ -73,7 +71,6 @@ def explained(history: Path, subject: str, cluster: str | None = None, **setting
 
 
 def lines_of(**known: Any) -> list[str]:
-    """The lines about a topic of which these facts are known."""
     silence, row, judgement = (known.pop(name, None) for name in ("silence", "expectation", "judgement"))
     facts = facts_of(row, silence, NOW, judgement=judgement)
     record = make_record(
@@ -93,14 +90,12 @@ def lines_of(**known: Any) -> list[str]:
 
 
 def starting(lines: list[str], *labels: str) -> list[str]:
-    """Those of the lines that begin so."""
     return [line for line in lines if line.startswith(labels)]
 
 
 def test_a_topic_and_a_partition_are_explained_as_in_the_golden_file(
     tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
-    """Every section of the text, for a topic that lives and a partition of it that is dead."""
     rows = [office(None, 4), office(0, 4), office(1, 26), office(2, 200, verdict="dead")]
     publish(tmp_path, *rows)
     owners = [{"topics": "orders|refunds", "owner": "team-shop"}]
@@ -127,7 +122,6 @@ def test_expectations_of_another_time_are_shown_and_called_stale(
 
 
 def test_an_unknown_name_gets_similar_names(tmp_path: Path) -> None:
-    """A typing error finds its topic; a partition too high learns which there are."""
     publish(tmp_path, office(None, 4), office(0, 4), office(1, 4))
     with pytest.raises(ExplainError, match=r"nothing is known of ordres, did you mean orders\?"):
         explained(tmp_path, "ordres")
@@ -136,7 +130,6 @@ def test_an_unknown_name_gets_similar_names(tmp_path: Path) -> None:
 
 
 def test_a_topic_of_several_clusters_needs_one_named(tmp_path: Path) -> None:
-    """Two clusters may have a topic of the same name: the error asks for one."""
     publish(tmp_path, office(0, 4), office(0, 26, cluster="test"))
     with pytest.raises(ExplainError, match=r"several clusters \(prod, test\): choose one with --cluster NAME"):
         explained(tmp_path, "orders")
@@ -146,7 +139,6 @@ def test_a_topic_of_several_clusters_needs_one_named(tmp_path: Path) -> None:
 
 
 def test_expectations_that_are_missing_or_damaged_are_named(tmp_path: Path) -> None:
-    """Without any and without a broker there is nothing to explain: the error names the folder and the next step."""
     with pytest.raises(ExplainError, match=r"published holds no expectations: .*topic-liveness rollup"):
         explained(tmp_path, "orders")
     (tmp_path / "published").mkdir()
@@ -157,7 +149,6 @@ def test_expectations_that_are_missing_or_damaged_are_named(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ["", "orders:", "orders:x", "or ders", "a:1:2", "orders:-1", "x" * 250, "t\u00f6pic"])
 def test_an_illegal_name_is_refused(text: str) -> None:
-    """Only what Kafka allows as a name, with a number where there is a colon; a legal one is read whole."""
     assert Subject.parse("a.b-c_D.9:12") == Subject("a.b-c_D.9", 12)
     assert Subject.parse("x" * 249) == Subject("x" * 249)
     with pytest.raises(ValueError, match="must be TOPIC or TOPIC:PARTITION"):
@@ -165,7 +156,6 @@ def test_an_illegal_name_is_refused(text: str) -> None:
 
 
 def group(members: int | None, *lags: int | None) -> Group:
-    """A group with so many members and lags in the partitions of ``orders``."""
     partitions = {TopicPartition("orders", number): GroupPartition(1, lag) for number, lag in enumerate(lags)}
     return Group(GroupState.STABLE, members, partitions, frozenset(["orders"] if members else []))
 
@@ -215,7 +205,6 @@ def test_the_consumer_groups_of_a_topic_are_named_as_in_the_golden_file(golden: 
 
 
 def of_groups(sweep: GroupSweep, partition: int | None = None) -> list[str]:
-    """The lines about the groups of ``orders`` or one of its partitions."""
     lines = lines_of(
         partition=partition,
         groups=None if sweep.blank else groups_in(sweep, "orders", partition),
@@ -245,7 +234,6 @@ def of_groups(sweep: GroupSweep, partition: int | None = None) -> list[str]:
     ],
 )
 def test_the_timestamp_of_the_newest_record_is_rated(newest: float, config: TopicConfig | None, line: str) -> None:
-    """The newest timestamp follows the last advance, with whose clock it is and what it is worth."""
     lines = lines_of(
         silence=Silence(NOW - 4 * HOUR, NOW, known=True), last_record=newest, config=config and describe_config(config)
     )

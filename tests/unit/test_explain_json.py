@@ -67,7 +67,6 @@ def scene(
 
 @contextmanager
 def asked(monitor: Monitor) -> Iterator[str]:
-    """The address of an exporter with this monitor."""
     with served(monitor) as server:
         yield f"{server.scheme}://{server.address}"
 
@@ -100,7 +99,6 @@ def test_both_say_by_which_incident_a_topic_and_its_partitions_are_held(
 def test_without_an_answer_the_published_files_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says why no exporter told, and as of when this is; where nothing is published either both are named."""
     history, monitor = scene(tmp_path, {"orders": (1, 2)}, monkeypatch)
     monkeypatch.setenv("TOPIC_LIVENESS_HISTORY__FOLDER", str(history))
     monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", nobody := f"127.0.0.1:{free_port()}")
@@ -132,7 +130,6 @@ def test_without_an_answer_the_published_files_are_read(
 def test_what_cannot_be_described_says_which_right_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The right is the next step; of a partition that cannot be read the broker is named."""
     source = TableSource({TopicPartition("orders", 0): (0, 0, None)}, topic_errors={"orders": Reason.UNAUTHORIZED})
     key = TopicPartition("refunds", 0)
     source.offsets[key], source.failures[key] = (0, 0, None), Answer(reason=Reason.TIMED_OUT)

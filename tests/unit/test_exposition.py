@@ -18,7 +18,6 @@ from tests.unit.test_state import SWEEP, scene
 
 
 def scraped() -> Monitor:
-    """A monitor that has everything to show: partitions, topics, groups and its own metrics."""
     monitor, poller, _, _ = scene()
     poller.poll()
     monitor.take_sweep(SWEEP)
@@ -41,7 +40,6 @@ LINES = Described("lines", "Lines.", CLUSTER)
 
 
 def made(clock: ManualClock, blocks: list[Block]) -> Exposition:
-    """An exposition of one family with these blocks, and of a counter of how often the families were gathered."""
     registry = CollectorRegistry()
     gathered = Counter("gathered", "How often.", registry=registry)
 
@@ -77,14 +75,12 @@ Topics = dict[str, int]
 
 
 def rendered() -> RowSeries[tuple[str, ...]]:
-    """Nothing yet."""
     return RowSeries(
         lambda topics: [f'{{topic="{name}"' for name in topics], variants={"m": (',side="a"', ',side="b"')}
     )
 
 
 def text(running: RowSeries[tuple[str, ...]], topics: Topics) -> bytes:
-    """Return what is shown of these topics."""
     values = np.array([topics[name] for name in topics for _ in "ab"], dtype=np.int64)
     since = np.where(values[::2] < 0, np.nan, -values[::2].astype(float))
     samples = running.update(tuple(topics), {"m": (values, values >= 0)}, {"age": AgeColumn(since)})
@@ -93,7 +89,6 @@ def text(running: RowSeries[tuple[str, ...]], topics: Topics) -> bytes:
 
 @given(st.lists(st.dictionaries(st.sampled_from("abcdefgh%"), st.integers(-1, 2)), min_size=1, max_size=6))
 def test_whatever_comes_goes_and_changes_is_shown_as_if_it_was_rendered_anew(polls: list[Topics]) -> None:
-    """No line of a row that is gone, none twice, and none with an old value."""
     running = rendered()
     for topics in polls:
         assert text(running, topics) == text(rendered(), topics)

@@ -28,7 +28,6 @@ ALWAYS = by_clock([1.0] * 168, falling=DROP)
 
 
 def drops(*days: int) -> list[Drop]:
-    """Return the drops of some days, in which two topics took part, and a third on the last day."""
     return [
         Drop("prod", day, 2 + (day == days[-1]), 20, frozenset(["a", "b", *"c" * (day == days[-1])])) for day in days
     ]
@@ -41,7 +40,6 @@ def drops(*days: int) -> list[Drop]:
 def test_a_drop_goes_on_while_the_last_day_was_one_and_no_longer_than_a_rest_may(
     days: tuple[int, ...], today: int, since: int | None
 ) -> None:
-    """Its topics are those of any of its days; when its third day is over it holds nothing."""
     known = Rests(drops=[one for one in drops(*days) if one.day < today or today == 5], today=max(today, 6))
     for rests in (known, pickle.loads(pickle.dumps(known))):  # noqa: S301 - Spark sends it so
         found = [rests.find_ongoing_drop("prod", topic) for topic in ("a", "c", "other")]
@@ -65,20 +63,17 @@ def test_a_drop_goes_on_while_the_last_day_was_one_and_no_longer_than_a_rest_may
     ],
 )
 def test_what_a_drop_alone_makes_dead_is_held_until_its_limit(began: float, hours: float, expected: Verdict) -> None:
-    """What was unusual as it began stays so, and what is usual stays usual."""
     until = began + hours * HOUR
     assert judge(Silence(began, until, known=True), ALWAYS, until).verdict is expected
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(10.0, Verdict.HELD), (73.0, Verdict.DEAD)])
-def test_by_the_wall_clock_too(hours: float, expected: Verdict) -> None:
-    """A slow and regular topic, dead past five hours."""
+def test_by_the_wall_clock_a_drop_holds_too(hours: float, expected: Verdict) -> None:
     silence = Silence(TUESDAY, TUESDAY + hours * HOUR, known=True)
     assert judge(silence, by_wall(falling=DROP), silence.until).verdict is expected
 
 
 def assessed(silent: int, *, hours: float, falling: bool) -> Assessment:
-    """Judge forty topics of which some fell silent together, most long ago, in a drop or without."""
     snapshot, known = fleet(silent, 40 - silent, hours=hours, partitions=2)
     drop = OngoingDrop(NOW - 2 * DAY, NOW + DAY, 12, 40) if falling else None
     rows = [replace(row, falling=drop if row.topic.startswith("silent") else None) for row in rows_of(known.table)]
@@ -101,7 +96,6 @@ def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
 
 
 def test_one_topic_that_died_before_the_drop_stays_dead() -> None:
-    """A drop explains nothing that was unusual before it."""
     found = assessed(1, hours=24 * 9.0, falling=True)
     assert topics_in(found)["silent-000"].verdict is Verdict.DEAD
     assert found.incidents == ()

@@ -41,7 +41,6 @@ def shown(sweep: GroupSweep, *, partitions: bool = True) -> dict[tuple[str, tupl
 
 
 def names(sweep: GroupSweep) -> set[str]:
-    """Which metrics have a sample."""
     return {name.removeprefix("consumergroup_") for name, _ in shown(sweep)}
 
 
@@ -65,7 +64,6 @@ def test_sums_of_what_is_not_known_or_nothing_are_left_out() -> None:
 
 
 def test_members_and_state_that_are_not_known_have_no_sample() -> None:
-    """A group that could not be described has its offsets and lag all the same."""
     found = names(sweep_of("prod", {"billing": replace(BILLING, state=None, members=None, reason=Reason.UNAUTHORIZED)}))
     assert "lag" in found
     assert not found & {"members", "state"}
@@ -104,7 +102,6 @@ def test_sweeps_that_never_end_well_are_counted_as_none() -> None:
 
 
 def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixture) -> None:
-    """Whole, partial and failed ones; groups by reason of the last one alone; what is wrong is said once."""
     caplog.set_level(logging.INFO)
     clock = ManualClock()
     monitor = swept(clock)
@@ -155,7 +152,6 @@ def test_groups_that_do_not_read_a_topic_and_groups_of_other_types_leave_no_coun
 
 
 def test_what_a_group_skips_past_the_end_is_summed_by_topic() -> None:
-    """It has no lag, and neither has the topic."""
     past = GroupPartition(500, reason=NoTimeLag.PAST_END, past_end=400)
     found = shown(sweep_of("prod", {"billing": replace(BILLING, partitions={A: past, B: GroupPartition(7, 3, 0)})}))
     assert found["consumergroup_past_end_records_sum", (GROUP, TOPIC)] == 400

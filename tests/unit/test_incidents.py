@@ -55,7 +55,6 @@ def fleet(
 
 
 def silent_since(snapshot: Snapshot, since: Mapping[str, float], polled: float = NOW) -> Snapshot:
-    """Return the snapshot in which these topics fell silent at other moments."""
     readings = dict(readings_of(snapshot))
     for key, reading in readings.items():
         if (at := since.get(key.topic)) is not None:
@@ -64,12 +63,10 @@ def silent_since(snapshot: Snapshot, since: Mapping[str, float], polled: float =
 
 
 def verdicts(assessment: Assessment) -> set[Verdict]:
-    """Return the verdicts of the topics that fell silent."""
     return {roll_up.verdict for name, roll_up in topics_in(assessment).items() if name.startswith("silent")}
 
 
 def assessed(silent: int, living: int, hours: float, **more: int) -> Assessment:
-    """Judge such a fleet."""
     snapshot, expectations = fleet(silent, living, hours=hours, **more)
     return Detector(expectations).assess(snapshot, NOW)
 
@@ -96,7 +93,6 @@ def test_more_than_five_and_four_percent_silent_together_are_one_incident(
 
 
 def test_an_incident_is_known_before_anything_in_it_is_suspect() -> None:
-    """Topics that crossed but are still quiet count, and stay quiet."""
     assessment = assessed(20, 80, 9.0)
     assert verdicts(assessment) == {Verdict.QUIET}
     (incident,) = assessment.incidents
@@ -179,7 +175,6 @@ def test_topics_without_a_promise_and_overridden_ones_make_no_incident() -> None
 
 
 def test_by_the_wall_clock_a_topic_crosses_at_its_suspect_limit_for_a_day() -> None:
-    """Periodic topics belong to an incident too, from their suspect limit on and for a day."""
     for hours, expected in ((4.5, Verdict.HELD), (27.0, Verdict.HELD), (29.0, Verdict.DEAD)):
         snapshot, promises = fleet(20, 80, hours=hours)
         walled = set_of(by_wall(topic=row.topic, partition=row.partition) for row in rows_of(promises.table))

@@ -30,7 +30,6 @@ def test_days_to_keep_are_some_that_a_calendar_has_and_thresholds_need(days: str
 
 @pytest.mark.parametrize("days", [LEAST_DAYS, 36500])
 def test_the_days_that_settings_allow_are_allowed(days: int) -> None:
-    """A day that far back can be reckoned with, and no table keeps less than it needs."""
     settings = Settings.model_validate({"clusters": [], "rollup": {"retention": f"{days:g}d"}})
     accepted = f"--false-alarms={settings.rollup.false_alarms_per_1000_topic_weeks}"
     assert list_rollup_options(settings, None) == [accepted, f"--retention-days={days:g}"]
@@ -57,7 +56,6 @@ NO_MOMENT = "must be an ISO 8601 moment such as 2026-03-03T12:00:00Z"
     ],
 )
 def test_a_wrong_option_is_refused_with_its_rule_and_value(option: str, text: str, rule: str) -> None:
-    """Before anything is read."""
     refused = CliRunner(env={"COLUMNS": "500"}).invoke(main, ["rollup", "--history", "/nowhere", option, text])
     assert refused.exit_code == 2
     assert f"Invalid value for '{option}': {rule}, got '{text}'" in " ".join(refused.output.split())
@@ -90,7 +88,6 @@ def test_settings_that_would_do_nothing_or_fail_later_are_refused(option: str, t
 
 @pytest.mark.parametrize("limit", [{"max_silence_seconds": 60.0}, {"muted_until": 1.0}, {"retired": True}])
 def test_an_override_that_settings_give_is_one_that_the_job_takes(limit: dict[str, Any]) -> None:
-    """Also with a null for all that is not set, as the command passes it."""
     override = TopicOverride("orders", **limit)
     given = json.dumps([asdict(override)])
     assert JsonOption(tuple[TopicOverride, ...]).convert(given, None, None) == (override,)
@@ -102,7 +99,6 @@ def test_an_override_that_settings_give_is_one_that_the_job_takes(limit: dict[st
     ids=["years back", "before all history", "now"],
 )
 def test_holidays_are_those_around_the_moment_that_is_judged(as_of: str | None, year: int) -> None:
-    """From two years before it to the year after."""
     settings = Settings.model_validate({"clusters": [], "calendars": [{"calendar": "FR"}]})
     *_, file = list_rollup_options(settings, as_of)
     try:

@@ -27,7 +27,6 @@ def described(state: ConsumerGroupState, kind: object = CLASSIC, *assigned: str)
 
 
 def failed(code: int) -> KafkaException:
-    """An error as librdkafka raises it."""
     return KafkaException(KafkaError(code))
 
 
@@ -105,7 +104,6 @@ class Connection:
 
 
 def reader_of(connection: Connection) -> GroupReader:
-    """Ask over that connection, two groups at a time."""
     return GroupReader(cast("Client", connection))
 
 
@@ -129,12 +127,10 @@ def reader_of(connection: Connection) -> GroupReader:
 def test_each_answer_about_a_group_is_a_description_a_reason_or_nothing(
     answer: object, expected: Description | Reason | None
 ) -> None:
-    """A group that is gone is left out; one whose state has no word for the client has none."""
     assert reader_of(Connection({"g": answer})).describe(["g"]) == ({} if expected is None else {"g": expected})
 
 
 def test_a_group_that_fails_as_nobody_foresaw_costs_itself() -> None:
-    """An error that is not librdkafka's, an answer without its parts and a missing one are counted and logged."""
     error, stable = RuntimeError("unforeseen"), described(ConsumerGroupState.STABLE)
     connection = Connection({"a": stable, "bad": error, "odd": SimpleNamespace(), "z": stable}, left_out={"gone"})
     answers = reader_of(connection).describe(["a", "bad", "odd", "gone", "z"])
@@ -148,7 +144,6 @@ def test_a_group_that_fails_as_nobody_foresaw_costs_itself() -> None:
 
 
 def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:
-    """It is timed out, all others are answered, and the next list is asked for over a new connection."""
     names = [f"g{number}" for number in range(10)]
     connection = Connection(
         {name: described(ConsumerGroupState.STABLE) for name in names},

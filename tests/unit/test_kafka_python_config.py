@@ -11,7 +11,6 @@ SERVERS = {"bootstrap.servers": "SASL_SSL://one:9093, two:9093"}
 
 
 def context(**properties: str) -> ssl.SSLContext:
-    """The TLS context made of properties, written with underscores."""
     given = {name.replace("_", "."): value for name, value in properties.items()}
     made = translate({**SERVERS, "security.protocol": "ssl", **given})["ssl_context"]
     assert isinstance(made, ssl.SSLContext)
@@ -20,7 +19,6 @@ def context(**properties: str) -> ssl.SSLContext:
 
 @pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
 def test_a_password_under_either_spelling(name: str) -> None:
-    """librdkafka knows the mechanism under two names."""
     login = {"security.protocol": "sasl_plaintext", name: "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "p"}
     arguments = translate({**SERVERS, **login})
     assert arguments["security_protocol"] == "SASL_PLAINTEXT"
@@ -45,7 +43,6 @@ def test_protection_without_a_counterpart_is_refused(name: str) -> None:
 
 
 def test_tls_checks_as_much_as_librdkafka_does() -> None:
-    """Name and certificate by default; each can be switched off as there, and only so."""
     default = context()
     assert (default.check_hostname, default.verify_mode) == (True, ssl.CERT_REQUIRED)
     nameless = context(ssl_endpoint_identification_algorithm="none")
@@ -56,7 +53,6 @@ def test_tls_checks_as_much_as_librdkafka_does() -> None:
 
 @pytest.mark.parametrize("name", ["ssl.ca.location", "ssl.certificate.location"])
 def test_a_file_that_cannot_be_loaded_is_an_error(name: str, tmp_path: Path) -> None:
-    """Whether it is missing or no PEM; the key's password is not shown."""
     rubbish = tmp_path / "rubbish.pem"
     rubbish.write_text("rubbish")
     for path in (tmp_path / "missing.pem", rubbish):
