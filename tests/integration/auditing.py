@@ -33,7 +33,6 @@ class Audited:
 
 
 def settings_of(bootstrap: str, **properties: object) -> Settings:
-    """The settings of one cluster, named as by ``--bootstrap-server``."""
     kafka = {name.replace("_", "."): str(value) for name, value in properties.items()}
     return Settings.model_validate(
         {"clusters": [{"name": "default", "kafka": {"bootstrap.servers": bootstrap, **kafka}}]}
@@ -41,7 +40,6 @@ def settings_of(bootstrap: str, **properties: object) -> Settings:
 
 
 def audit(settings: Settings | str, *topics: str, **wanted: Any) -> Audited:
-    """Audit topics whose names match, and return what JSON says."""
     chosen = load_settings(None, settings, {}) if isinstance(settings, str) else settings
     out, errors = io.StringIO(), io.StringIO()
     code = audit_to(out, errors, chosen.clusters, chosen, AuditOptions(topics=topics, style="json", **wanted))
@@ -53,7 +51,6 @@ def audit(settings: Settings | str, *topics: str, **wanted: Any) -> Audited:
 def printed(
     settings: Settings | str, style: str, *topics: str, output: Path | None = None, verbose: bool = False
 ) -> str:
-    """Return what an audit writes in a format."""
     chosen = load_settings(None, settings, {}) if isinstance(settings, str) else settings
     out = io.StringIO()
     audit_to(

@@ -66,7 +66,6 @@ class MirrorMaker:
         self._process = Lifeline([*command, "--clusters", "west"], output=self.log, cwd=self._folder)
 
     def stop(self) -> None:
-        """End it; safe to call when it is down."""
         if self._process is not None:
             self._process.stop()
             self._process = None

@@ -60,7 +60,6 @@ def documented_rights() -> list[Right]:
 
 
 def documented_group_rights() -> list[Right]:
-    """Likewise every right on groups."""
     return _documented("--group")
 
 
@@ -100,7 +99,6 @@ class Certificates:
         return str(self.folder / name)
 
     def login(self, name: str) -> Properties:
-        """The properties of a client that shows this certificate."""
         return {"ssl.certificate.location": self[f"{name}.crt"], "ssl.key.location": self[f"{name}.key"]}
 
     def _issue(self, authority: trustme.CA, name: str, identity: str, until: datetime | None = None) -> None:
@@ -137,7 +135,6 @@ class Secured:
     def by_password(
         self, mechanism: str = "SCRAM-SHA-512", user: str = "liveness", password: str = SECRET
     ) -> Properties:
-        """Properties of a client with a password."""
         return {
             "bootstrap.servers": self.address("PASSWORD"),
             "security.protocol": "SASL_SSL",
@@ -148,7 +145,6 @@ class Secured:
         }
 
     def by_certificate(self, name: str = "liveness") -> Properties:
-        """Properties of a client with a certificate."""
         return {
             "bootstrap.servers": self.address("CERTIFICATE"),
             "security.protocol": "SSL",
@@ -181,7 +177,6 @@ class Secured:
         }
 
     def add_user(self, user: str) -> None:
-        """Make a user with a password for SCRAM."""
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         added = self.bench.admin.alter_user_scram_credentials(
             [UserScramCredentialUpsertion(user, scram, SECRET.encode())]
@@ -293,6 +288,5 @@ class Watched(Watch):
         return f"{self.monitor.metrics().decode()}\n{self.monitor.status()}"
 
     def counted(self, metric: str) -> float | None:
-        """The value of one series, as it stands in the exposition."""
         found = re.search(rf"^{re.escape(metric)} (\S+)$", self.monitor.metrics().decode(), re.MULTILINE)
         return None if found is None else float(found[1])

@@ -138,6 +138,5 @@ def member(bootstrap: str, group: str, topic: str, records: int, protocol: str =
 
 
 def forget(workbench: Workbench, *groups: str) -> None:
-    """Delete groups."""
     for future in workbench.admin.delete_consumer_groups(list(groups)).values():
         future.result(30)

@@ -36,7 +36,6 @@ def fleet(broker: Broker, workbench: Workbench) -> str:
 
 @pytest.fixture(scope="module")
 def audited(fleet: str) -> Audited:
-    """An audit of them."""
     return audit(fleet, "fleet-.*")
 
 
@@ -48,10 +47,6 @@ def write(workbench: Workbench, topic: str, dead_days: float, config: dict[str, 
 
 
 def test_every_dead_topic_is_named_and_no_living_one(audited: Audited) -> None:
-    """12 of 12 abandoned; of the 20 living ones none is abandoned, died, overdue or unknown.
-
-    Abandoned ones come first, oldest first; a row has silences, bytes, policy and who reads it.
-    """
     assert {audited.what(f"fleet-{story.name}") for story in DEAD} == {"abandoned"}
     assert {audited.what(f"fleet-{story.name}") for story in LIVING} <= {"silent as usual", "written now"}
     assert audited.head["summary"].startswith("12 of 32 topics are abandoned (")
@@ -68,7 +63,6 @@ def test_every_dead_topic_is_named_and_no_living_one(audited: Audited) -> None:
 
 
 def test_who_reads_a_topic_now_is_who_has_it_assigned(fleet: str) -> None:
-    """A group with a member that has the topic reads it; one that only committed does not."""
     topic = "fleet-dead-daily"
     commit(fleet, "audit-left", {TopicPartition(topic, 0): 5})
     with member(fleet, "audit-reads", topic, 5):
@@ -78,7 +72,6 @@ def test_who_reads_a_topic_now_is_who_has_it_assigned(fleet: str) -> None:
 
 
 def test_a_file_has_every_topic_and_is_written_in_one_step(fleet: str, tmp_path: Path) -> None:
-    """The page shows what each topic is, fetches nothing, and nothing is left beside it."""
     path = tmp_path / "audit.html"
     assert printed(fleet, "html", "fleet-.*", output=path) == ""
     assert list(tmp_path.iterdir()) == [path]
@@ -89,7 +82,6 @@ def test_a_file_has_every_topic_and_is_written_in_one_step(fleet: str, tmp_path:
 
 
 def test_only_what_is_silent_for_long_is_listed_where_that_is_asked(fleet: str) -> None:
-    """--silent-for lists what is silent for as long; --sort orders; the summary is of all."""
     found = audit(fleet, "fleet-.*", silent_for=100 * DAY, sort="topic")
     assert list(found.topics) == sorted(found.topics)
     assert set(found.topics) == {
@@ -163,7 +155,6 @@ def cases(broker: Broker, workbench: Workbench) -> Audited:
     ],
 )
 def test_what_is_odd_is_told_apart(cases: Audited, topic: str, what: str, column: str, text: str) -> None:
-    """Wrong units, a mirror at work and at rest, state, errors, nothing, a death of this week, runs of a quarter."""
     assert cases.what(topic) == what
     found = cases.topics[topic][column]
     assert text in found if isinstance(found, str) else found == ([text] if text else [])
@@ -171,7 +162,6 @@ def test_what_is_odd_is_told_apart(cases: Audited, topic: str, what: str, column
 
 @pytest.mark.usefixtures("cases")
 def test_topics_that_hold_state_or_errors_never_stand_without_that_word(broker: Broker) -> None:
-    """Compacted, endless, internal and dead-letter topics are marked wherever they are called abandoned."""
     lines = printed(broker.bootstrap, "table", "case-role-.*").splitlines()
     assert all("abandoned, " in line for line in lines if line.startswith("case-role-") and "plain" not in line)
     assert "3 of these may hold state" in lines[-1] and "1 error topic among them" in lines[-1]
@@ -180,7 +170,6 @@ def test_topics_that_hold_state_or_errors_never_stand_without_that_word(broker: 
 def test_a_topic_that_is_deleted_meanwhile_costs_only_itself(
     broker: Broker, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is unknown, with that reason, and the others are judged."""
     kept, deleted = "meanwhile-kept", "meanwhile-deleted"
     for topic in (kept, deleted):
         write(workbench, topic, 90)
@@ -198,7 +187,6 @@ def test_a_topic_that_is_deleted_meanwhile_costs_only_itself(
 
 
 def test_a_cluster_that_does_not_answer_costs_only_itself(fleet: str) -> None:
-    """The other one is audited, and the exit code says that one is not read."""
     dead = f"127.0.0.1:{free_port()}"
     settings = Settings.model_validate(
         {
@@ -218,7 +206,6 @@ def test_a_cluster_that_does_not_answer_costs_only_itself(fleet: str) -> None:
 
 @pytest.fixture
 def slowly(fleet: str) -> Iterator[subprocess.Popen[str]]:
-    """An audit of the fleet that takes minutes."""
     command = [sys.executable, "-m", "exporter", "audit", "--bootstrap-server", fleet, "--topic", "fleet-.*"]
     with subprocess.Popen(
         command,
@@ -232,7 +219,6 @@ def slowly(fleet: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_ctrl_c_prints_what_is_known(slowly: subprocess.Popen[str]) -> None:
-    """The last records and readers of all topics are printed; those not looked back at are unknown, and say why."""
     time.sleep(25)
     slowly.send_signal(signal.SIGINT)
     out, errors = slowly.communicate(timeout=60)

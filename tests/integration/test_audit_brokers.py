@@ -11,7 +11,6 @@ from tests.waiting import until
 
 
 def test_every_version_names_the_dead_topic_and_not_the_living_one(kafka: Kafka) -> None:
-    """Brokers without MAX_TIMESTAMP are judged by look-ups by time, which is said."""
     for topic, dead in (("old-dead", 90.0), ("old-alive", 0.3), ("old-now", 0.0)):
         kafka.create(topic, 2)
         kafka.write((topic, number % 2, at) for number, at in enumerate(dates(dead)))
@@ -29,7 +28,6 @@ def test_every_version_names_the_dead_topic_and_not_the_living_one(kafka: Kafka)
 
 
 def test_what_may_not_be_read_is_unknown_and_says_so(secured: Secured) -> None:
-    """Topics that a group reads and the user may not describe are rows; sizes and settings have a reason."""
     user = "audits"
     secured.add_user(user)
     for topic in ("seen-dead", "hidden-dead"):

@@ -20,7 +20,6 @@ START = (NOW // HOUR - WEEKS * 168 + 2) * HOUR
 
 
 def steady() -> list[float]:
-    """Every 20 minutes."""
     return [float(at) for at in range(START + 7, NOW - 60, 1200)]
 
 
@@ -33,7 +32,6 @@ def poisson() -> list[float]:
 
 
 def office_hours() -> list[float]:
-    """Every ten minutes from 8 to 17 UTC on weekdays."""
     return [
         float(at)
         for at in range(START, NOW - 60, 600)
@@ -42,7 +40,6 @@ def office_hours() -> list[float]:
 
 
 def weekly() -> list[float]:
-    """One record a week, on the hour."""
     return [float(START + week * 168 * HOUR) for week in range(WEEKS)]
 
 
@@ -55,7 +52,6 @@ KINDS = (steady, poisson, office_hours, weekly, long_dead)
 
 
 def run(watch: Watch) -> Run:
-    """Backfill five weeks of what is watched."""
     request = Request(cluster="c", exporter="e", horizon=(WEEKS + 1) * 7 * 86400)
     return run_backfill(watch.source, request, SystemClock())
 
@@ -66,7 +62,6 @@ def hourly(windows: list[Window], partition: int) -> list[tuple[int, int | None,
 
 
 def test_four_weeks_come_back_hour_by_hour(broker: Broker, workbench: Workbench) -> None:
-    """Five rhythms of back-dated records: every hour's count and first time, and the last time, are exact."""
     workbench.create("rhythms", len(KINDS))
     written = [kind() for kind in KINDS]
     # By time, as producers do: the partitions' records arrive interleaved.

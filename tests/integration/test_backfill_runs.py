@@ -42,7 +42,6 @@ class Backfill:
         self._settings = rate | {f"TOPIC_LIVENESS_BACKFILL__{name.upper()}": value for name, value in settings.items()}
 
     def start(self) -> subprocess.Popen[str]:
-        """Start a run as a process of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "exporter", "backfill", "--config", str(self.config)],
             env={**os.environ, **self._settings},
@@ -93,7 +92,6 @@ def offsets(rows: list[Row]) -> list[tuple[int, int]]:
 def test_the_next_run_writes_what_an_interrupted_one_did_not(
     broker: Broker, workbench: Workbench, tmp_path: Path
 ) -> None:
-    """After an interrupt, and after a kill, the next run writes the other partitions; each record is there once."""
     topic = "ends"
     workbench.create(topic, PARTITIONS)
     start = time.time() - 160 * HOUR
@@ -130,7 +128,6 @@ def test_the_next_run_writes_what_an_interrupted_one_did_not(
 def test_backfill_and_exporter_write_each_record_once_into_one_folder(
     broker: Broker, workbench: Workbench, tmp_path: Path
 ) -> None:
-    """Backfills beside and after the exporter, and a topic created again: each offset once."""
     workbench.create("both-orders", 3)
     old = [time.time() - hours * HOUR for hours in (50, 49.9, 20, 3, 0.5, 0.01)]
     workbench.write(("both-orders", partition, at) for at in old for partition in range(3))

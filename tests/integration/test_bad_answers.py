@@ -25,17 +25,14 @@ def well(target: int, keys: Sequence[tuple[str, int]]) -> list[ListedOffset]:
 
 
 def wrong_for_partition_1(**wrong: Any) -> Answering:
-    """Answer well, but for partition 1."""
     return lambda target, keys: [each._replace(**wrong) if each.partition == 1 else each for each in well(target, keys)]
 
 
 def also(extra: Sequence[ListedOffset]) -> Answering:
-    """Answer well, and what nobody asked."""
     return lambda target, keys: [*well(target, keys), *extra]
 
 
 def poll(answering: Answering) -> list[tuple[State, int | None, int | None, float | None, Reason | None]]:
-    """Poll a topic of three partitions once; what was learnt of each, in order."""
     with ScriptedBroker({"t": 3}, answering) as broker:
         watch = Watch(broker.bootstrap, ["t"], timeout=5.0)
         readings = readings_of(watch.poll())
@@ -55,7 +52,6 @@ def poll(answering: Answering) -> list[tuple[State, int | None, int | None, floa
     ids=["well", "in another order", "all twice", "partitions that are not", "topics not asked for"],
 )
 def test_what_nobody_asked_for_changes_nothing(answering: Answering) -> None:
-    """Extra and duplicate partitions and foreign topics in an answer leave the three readings exact."""
     assert poll(answering) == [(*GOOD, None)] * 3
 
 
@@ -69,7 +65,6 @@ def test_what_nobody_asked_for_changes_nothing(answering: Answering) -> None:
     ],
 )
 def test_a_wrong_answer_for_one_partition_costs_that_one(answering: Answering, reason: Reason) -> None:
-    """Unknown error codes and impossible offsets are a reason, never a number; its neighbours are exact."""
     before, wrong, after = poll(answering)
     assert before == after == (*GOOD, None)
     assert wrong == (State.UNREADABLE, None, None, None, reason)
@@ -81,7 +76,6 @@ def test_a_wrong_answer_for_one_partition_costs_that_one(answering: Answering, r
     ids=["nothing", "another topic"],
 )
 def test_an_answer_without_what_was_asked_is_no_answer(answering: Answering) -> None:
-    """A broker that says nothing of any partition asked for is as good as unreachable."""
     assert poll(answering) == [(State.UNREADABLE, None, None, None, Reason.LEADER_UNREACHABLE)] * 3
 
 

@@ -89,7 +89,6 @@ def test_all_calls_answer_alike(kafka: Kafka) -> None:
 
 
 def test_the_documented_rights_are_enough(secured: Secured) -> None:
-    """With DESCRIBE on topics and groups the cheap call is used, and held to be right."""
     secured.bench.create(TOPIC)
     commit(secured.broker.bootstrap, "a-group", {TOPIC: 0})
     polled = KafkaSource(secured.by_password(), include=[TOPIC], worth_batching=1)

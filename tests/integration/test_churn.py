@@ -14,7 +14,6 @@ def test_a_real_broker_is_shown_without_its_deleted_topics(workbench: Workbench)
     seen = Watch(workbench.bootstrap, ["churned-.*"], sinks=[monitor], metadata_seconds=METADATA_SECONDS)
 
     def shown() -> set[str]:
-        """The topics that have any series."""
         return set(re.findall(r'topic="([^"]+)"', monitor.metrics().decode()))
 
     for topic in there:

@@ -30,7 +30,6 @@ def test_an_exporter_outlives_outages_and_kills_of_its_client(kafka_jars: Path, 
 def test_a_client_that_ends_or_hangs_changes_no_silence_window_or_scrape(
     broker: Broker, workbench: Workbench, tmp_path: Path
 ) -> None:
-    """What was written meanwhile is found, restarts are counted by reason, and the other cluster misses nothing."""
     rests, moves = (f"{name}-{time.time_ns()}" for name in ("rests", "moves"))
     for topic in (rests, moves):
         workbench.create(topic)

@@ -51,7 +51,6 @@ class Client:
         self.poller = Poller("east", self.source, [self], SystemClock(), metadata_seconds=60.0)
 
     def add(self, bootstrap: str, limit: float = 30.0, properties: Mapping[str, str] | None = None) -> RemoteClient:
-        """Another client in the same process."""
         return RemoteClient(
             self.process,
             OFFSETS,
@@ -73,7 +72,6 @@ class Client:
         return int(np.count_nonzero(outcome.table.read)) if isinstance(outcome, Snapshot) else 0
 
     def send(self, number: int) -> int:
-        """Send the process a signal, and return which it was."""
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
         return self.process.pid
@@ -81,7 +79,6 @@ class Client:
 
 @pytest.fixture
 def client(cluster: FakeCluster) -> Iterator[Client]:
-    """One that has polled."""
     client = Client(cluster.bootstrap)
     assert client.poll() == 20
     yield client
@@ -89,7 +86,6 @@ def client(cluster: FakeCluster) -> Iterator[Client]:
 
 
 def test_one_that_ends_in_a_poll_costs_nothing(client: Client, logged_warnings: Callable[[], list[str]]) -> None:
-    """The call is made again in another process, and the log says why."""
     threading.Timer(0.5, client.send, [signal.SIGABRT]).start()
     client.send(signal.SIGSTOP)
     threading.Timer(1.0, lambda: os.kill(pid, signal.SIGCONT)).start()
@@ -138,7 +134,6 @@ def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
 
 
 def test_a_hanging_call_keeps_no_other_client_waiting(client: Client) -> None:
-    """Polls go on while another client in the same process waits for a broker."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         waiting = client.add("{}:{}".format(*silent.getsockname()))
         failed = call_in_thread(waiting.metadata, "waits")
@@ -161,7 +156,6 @@ def test_a_process_that_never_answered_is_followed_by_another_one_later() -> Non
 
 
 def test_a_process_that_cannot_be_started_is_named_and_comes_later(cluster: FakeCluster) -> None:
-    """Where this host gives no more, each poll is a missed one, and the next good one needs no restart."""
     client = Client(cluster.bootstrap)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
@@ -186,7 +180,6 @@ def _runs(pid: int) -> bool:
 
 @pytest.mark.parametrize("ended", ["killed", "at its end"])
 def test_it_ends_with_the_exporter(ended: str) -> None:
-    """Also where the exporter is killed, or ends without closing it."""
     program = textwrap.dedent("""
         import sys, time
         from exporter.kafka.process import ClientProcess

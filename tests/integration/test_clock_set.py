@@ -55,7 +55,6 @@ class SetClock(Exporter):
 
 @pytest.mark.timeout(600)
 def test_polls_go_on_when_the_wall_clock_is_set(tmp_path: Path) -> None:
-    """A day forward: polls go on, and silences keep their length."""
     with FakeCluster(topics=TOPICS, partitions=2) as cluster, SetClock(tmp_path, cluster.bootstrap) as exporter:
 
         def polled(times: float) -> bool:

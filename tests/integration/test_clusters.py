@@ -47,28 +47,22 @@ class Watched:
         self._name = name
 
     def value(self, metric: str, **labels: str) -> float | None:
-        """Return one of its samples, None where there is none."""
         return self._exporter.value(metric, kafka_cluster=self._name, **labels)
 
     def offset(self) -> float | None:
-        """Return where partition 0 of the topic ends."""
         return self.value("kafka_topic_partition_current_offset", topic=TOPIC, partition="0")
 
     def up(self) -> bool:
-        """Return whether its last poll gave readings."""
         return self.value("topic_liveness_cluster_up") == 1
 
     def polls(self, outcome: str = "ok") -> float:
-        """Return how many polls ended so."""
         return self.value("topic_liveness_polls_total", outcome=outcome) or 0.0
 
     def seconds(self) -> float:
-        """Return how long all its polls together took."""
         return self.value("topic_liveness_poll_duration_seconds_sum") or 0.0
 
 
 def cluster(name: str, bootstrap: str, **more: Any) -> dict[str, Any]:
-    """Return the settings of one cluster."""
     properties = {"bootstrap.servers": bootstrap, **more.pop("kafka", {})}
     return {"name": name, "kafka": properties, "topics": {"include": [TOPIC]}, **more}
 
@@ -91,7 +85,6 @@ def one_good_and_three(broker: Broker, other: Broker) -> list[dict[str, Any]]:
 
 
 def rows(history: Path, table: str, name: str) -> list[dict[str, Any]]:
-    """Return what the spool has of one cluster."""
     return [row for row in rows_of(history, table) if row["cluster"] == name]
 
 

@@ -42,7 +42,6 @@ What is dead in the demo died before its first poll: it is retired.
 
 
 def command(folder: Path, *options: str) -> list[str]:
-    """The command line of a demo in ``folder``."""
     return [sys.executable, "-m", "tests.demo", "--folder", str(folder), *options]
 
 
@@ -64,7 +63,6 @@ def processes_about(folder: Path) -> list[str]:
 
 
 def listens(address: str) -> bool:
-    """Whether anything accepts connections at ``host:port``."""
     host, port = address.rsplit(":", 1)
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
@@ -109,7 +107,6 @@ def empty_panels(ask: Ask) -> dict[str, str]:
 
 
 def unexplained(empty: dict[str, str]) -> list[str]:
-    """Empty panels that should not be."""
     return [panel for panel in empty if not panel.startswith(EMPTY_IN_THE_DEMO)]
 
 

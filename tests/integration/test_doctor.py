@@ -28,7 +28,6 @@ class Doctor:
     def examine(
         self, properties: Properties, *include: str, style: str = "json", timeout: str = "20s"
     ) -> tuple[int, str]:
-        """Run it; return the exit code and what it printed."""
         cluster = {
             "name": "test",
             "kafka": {name: {"file": str(v)} if isinstance(v, Path) else v for name, v in properties.items()},
@@ -48,24 +47,20 @@ class Doctor:
         return code, printed.out
 
     def findings(self, properties: Properties, *include: str) -> list[dict[str, Any]]:
-        """Run it; return the findings of the cluster."""
         found = json.loads(self.examine(properties, *include)[1])
         return [each for each in found if each["cluster"] == "test"]
 
 
 @pytest.fixture
 def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
-    """The command, with a folder of its own."""
     return Doctor(tmp_path, capsys)
 
 
 def findings_of(findings: list[dict[str, Any]], check: str) -> list[tuple[str, str]]:
-    """Severity and text of what one check found."""
     return [(each["severity"], each["what"]) for each in findings if each["check"] == check]
 
 
 def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doctor: Doctor, tmp_path: Path) -> None:
-    """Each check has its line, none is worse than a note, and no folder was made."""
     workbench.create("healthy")
     code, text = doctor.examine({"bootstrap.servers": workbench.bootstrap}, "healthy", style="text")
     assert code == 0, text
@@ -134,7 +129,6 @@ def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(sec
 
 
 def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: Doctor) -> None:
-    """With them nothing of the rights is missing."""
     secured.add_user("entitled")
     secured.grant("entitled", documented_rights())
     properties = secured.by_password(user="entitled")

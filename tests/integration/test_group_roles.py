@@ -38,7 +38,6 @@ def subscribed(bootstrap: str, group: str, topic: str, protocol: str) -> Iterato
 
 
 def polls_its_topic(consumer: Consumer) -> bool:
-    """Poll, and return whether a member has a partition by now."""
     consumer.poll(0.1)
     return bool(consumer.assignment())
 

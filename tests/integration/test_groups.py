@@ -41,7 +41,6 @@ def swept(workbench: Workbench, name: str) -> Iterator[Swept]:
 
 
 def test_topics_and_groups_that_are_gone_leave_no_series(workbench: Workbench, swept: Swept, name: str) -> None:
-    """Offsets of a deleted topic and groups that are gone leave no series; those of others stay."""
     kept_topic, gone_topic = f"{name}-kept", f"{name}-gone"
     for topic in (kept_topic, gone_topic):
         workbench.create(topic)
@@ -91,7 +90,6 @@ def test_a_group_without_a_name_costs_only_itself(workbench: Workbench, name: st
 
 
 def tool(cache: Path, broker: Broker, option: str) -> list[list[str]]:
-    """What Kafka's own tool prints of all groups, line by line in words."""
     options = ("--bootstrap-server", broker.bootstrap, "--describe", "--all-groups", option)
     done = kafka_tool(cache, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *options)
     return [line.split() for line in done.stdout.splitlines()]
@@ -100,7 +98,6 @@ def tool(cache: Path, broker: Broker, option: str) -> list[list[str]]:
 def test_kafkas_own_tool_prints_the_same(
     broker: Broker, workbench: Workbench, swept: Swept, name: str, cache: Path
 ) -> None:
-    """On topics and groups drawn at random each offset, end, lag, state and number of members is what Kafka prints."""
     rng = random.Random(20261122)
     topics = {f"{name}-{number}": rng.randint(1, 4) for number in range(6)}
     keys = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]

@@ -41,7 +41,6 @@ def lingering(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module")
 def bench(lingering: Broker) -> Workbench:
-    """Hands on that broker."""
     return Workbench(lingering.bootstrap)
 
 
@@ -54,7 +53,6 @@ def write_keyed(bootstrap: str, topic: str, records: Sequence[tuple[str, float]]
 
 
 def segments(broker: Broker, topic: str) -> dict[int, Path]:
-    """The segment files of partition 0, by base offset."""
     return {int(path.stem): path for path in sorted((broker.folder / "data" / f"{topic}-0").glob("*.log"))}
 
 
@@ -89,7 +87,6 @@ def times(lingering: Broker, bench: Workbench) -> list[float]:
 
 
 def run(bootstrap: str, topic: str) -> Run:
-    """Backfill eight weeks."""
     request = Request(cluster="c", exporter="e", horizon=56 * DAY)
     return run_backfill(Watch(bootstrap, [topic]).source, request, SystemClock())
 

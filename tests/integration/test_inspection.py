@@ -29,7 +29,6 @@ TOPIC = "inspected"
 
 
 def on_disk(broker: Broker, topic: str, partition: int) -> int:
-    """The bytes of the log segments in a broker's folder."""
     return sum(path.stat().st_size for path in (broker.folder / "data" / f"{topic}-{partition}").glob("*.log"))
 
 
@@ -57,7 +56,6 @@ def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(brokers: Mapping[st
 
 
 def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: Callable[[], list[str]]) -> None:
-    """The reasons are counted and logged with the right to grant; what is granted later is shown from then on."""
     settings = Settings.model_validate(
         {
             "clusters": [{"name": "test", "kafka": secured.by_password(), "topics": {"include": ["orders"]}}],
@@ -72,7 +70,6 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, logged_warnings: 
     poller = Poller("test", source, [inspector, monitor], clock, inspections=inspector)
 
     def inspect() -> Reading:
-        """Inspect what a poll saw, and return what the next one reads."""
         poller.poll()
         monitor.take_round(inspector.inspect())
         outcome = poller.poll()

@@ -67,7 +67,6 @@ def test_connections_that_a_firewall_forgot_cost_one_retry(
 
 
 def test_polls_that_outlast_their_interval_are_named(behind: tuple[Wire, Broker], tmp_path: Path) -> None:
-    """On the page and in the log, until they are quick again; nothing is lost but their number."""
     wire, _ = behind
     with Exporter(tmp_path, wire.address, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="8s") as exporter:
         until(lambda: exporter.value("topic_liveness_cluster_up") == 1, "a poll")

@@ -35,7 +35,6 @@ ANY = re.compile(r".*")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """One server for all tests of this file, and an environment that names it."""
     with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
@@ -147,7 +146,6 @@ def test_storage_that_does_not_answer_holds_up_no_poll_and_a_read_for_seconds(s3
 
 
 def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Server) -> None:
-    """Files are listed with size and time, last advances come back, and what is ingested expires."""
     bench = StoredBench(s3, "read")
     bench.poll()
     bench.poll(gained=3)
@@ -167,7 +165,6 @@ def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Serv
 
 
 def test_expectations_are_read_from_object_storage_and_stay_in_force_while_it_is_gone(s3: S3Server) -> None:
-    """As from a folder of this host; what was read before counts until a newer set is."""
     publish(s3.folder_of("published-there"), by_clock([1.0] * 168))
     expectations = Expectations(s3.location("published-there"))
     assert expectations.refresh()
@@ -184,7 +181,6 @@ def test_expectations_are_read_from_object_storage_and_stay_in_force_while_it_is
 
 
 def test_the_last_report_is_sent_once_and_its_record_lies_beside_it(s3: S3Server, tmp_path: Path, call: Call) -> None:
-    """What was taken is not sent again, with the page; the exporter reads who got it."""
     url, config, hook = tmp_path / "url", tmp_path / "prod.yaml", Hook([], [(503, {}, "restarting")])
     delivery = {"recipients": [{"url": {"file": str(url)}}]}
     config.write_text(json.dumps({"delivery": delivery, "history": {"folder": "s3://history/sent"}}))
@@ -229,7 +225,6 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
 
 
 def test_refused_credentials_end_a_start_with_one_line_and_are_not_in_it(s3: S3Server, tmp_path: Path) -> None:
-    """It names the folder, the cause and the next step."""
     wrong = {"AWS_SECRET_ACCESS_KEY": "wrong-and-not-to-be-seen", "TOPIC_LIVENESS_HISTORY__FOLDER": "s3://history/none"}
     with Exporter(tmp_path, NOWHERE, **wrong) as exporter:
         assert exporter.process.wait(60) == 2

@@ -43,7 +43,6 @@ class Polled:
 
 @pytest.fixture
 def polled(cluster: FakeCluster) -> Iterator[Polled]:
-    """A source that asks by a consumer."""
     polled = Polled(cluster)
     yield polled
     polled.source.close()

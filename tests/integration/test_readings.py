@@ -31,7 +31,6 @@ def test_the_newest_record_is_the_one_with_the_largest_time(kafka: Kafka) -> Non
 
 
 def test_a_partition_that_rests_is_not_asked_again(kafka: Kafka) -> None:
-    """MAX_TIMESTAMP is asked only after a move; in between the known time is kept."""
     kafka.create("rests", 2)
     kafka.write([("rests", 0, DAY_AGO), ("rests", 1, DAY_AGO)])
     watch = Watch(kafka.bootstrap, ["rests"])
@@ -49,7 +48,6 @@ def test_a_partition_that_rests_is_not_asked_again(kafka: Kafka) -> None:
 
 
 def test_never_written_and_emptied_differ(kafka: Kafka) -> None:
-    """Both hold nothing: one was never written, the other once was."""
     kafka.create("hollow", 2)
     kafka.write([("hollow", 1, DAY_AGO)] * 3)
     kafka.delete_records("hollow", 1, 3)
@@ -95,7 +93,6 @@ def test_with_the_metadata_of_a_running_exporter_a_topic_made_again_is_noticed_w
 
 
 def test_watching_a_deleted_topic_does_not_bring_it_back(kafka: Kafka) -> None:
-    """Asking for offsets of a topic that is gone answers unknown-topic, and leaves it gone."""
     kafka.create("gone-for-good")
     kafka.write([("gone-for-good", 0, DAY_AGO)])
     watch = Watch(kafka.bootstrap, ["gone-for-good"])

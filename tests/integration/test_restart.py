@@ -10,7 +10,6 @@ from tests.workbench import Workbench
 
 
 def test_kills_change_no_silence_and_delay_no_death(tmp_path: Path, broker: Broker) -> None:
-    """Each start, at whatever moment the one before was killed, knows the advance; the topic is dead when it is due."""
     topic, limit = f"killed-{time.time_ns()}", 60.0
     Workbench(broker.bootstrap).create(topic)
     overrides = f"[{{topics: {topic}, max_silence: {limit:g}s}}]"

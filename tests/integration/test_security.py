@@ -30,7 +30,6 @@ NO_SETTINGS = "settings of topics could not be read; offsets are read"
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """The address of an identity provider."""
     with token_endpoint() as url:
         yield url
 
@@ -39,7 +38,6 @@ def endpoint() -> Iterator[str]:
 def test_the_documented_rights_are_enough_on_every_way_in(
     secured: Secured, way: str, endpoint: str, logged_warnings: Callable[[], list[str]]
 ) -> None:
-    """Offsets, newest timestamp and settings of the topic are read, and there is nothing to warn of."""
     match way:
         case "certificate":
             properties = secured.by_certificate()

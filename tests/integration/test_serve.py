@@ -38,7 +38,6 @@ def loaded(pid: int, *packages: str) -> list[str]:
 
 @pytest.fixture
 def exporter(tmp_path: Path, own_broker: Broker) -> Iterator[Exporter]:
-    """An exporter on that broker."""
     settings = {
         "TOPIC_LIVENESS_GROUPS__INTERVAL": "5s",
         "TOPIC_LIVENESS_INSPECTION__LOG_SIZES": "true",
@@ -51,7 +50,6 @@ def exporter(tmp_path: Path, own_broker: Broker) -> Iterator[Exporter]:
 def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end(
     exporter: Exporter, own_broker: Broker
 ) -> None:
-    """One life of the exporter: first scrape, an advance, a group, broker down and up, and an end with all written."""
     workbench = Workbench(own_broker.bootstrap)
     workbench.create("orders", 2)
     workbench.write([("orders", 0, time.time())])
@@ -115,7 +113,6 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
 
 
 def test_an_end_while_history_cannot_be_written_is_in_order(tmp_path: Path, broker: Broker) -> None:
-    """It says what is lost, and exits with 1."""
     with Exporter(tmp_path, broker.bootstrap) as exporter:
         until(lambda: exporter.value("topic_liveness_cluster_up") == 1, "a good poll")
         shutil.rmtree(exporter.history / "spool")
@@ -137,7 +134,6 @@ def objections(exposition: str) -> list[str]:
 
 
 def test_once_prints_an_exposition_of_the_cluster(broker: Broker, workbench: Workbench) -> None:
-    """One poll of a real broker is on standard output with its owner, promtool is content, and the exit code is 0."""
     workbench.create("asked-once", 2)
     workbench.write([("asked-once", 1, time.time())])
     command = [sys.executable, "-m", "exporter", "once", "--bootstrap-server", broker.bootstrap]

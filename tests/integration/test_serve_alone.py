@@ -86,7 +86,6 @@ def test_a_damaged_pointer_is_said_and_a_good_set_stays_in_force(exporter: Expor
 
 
 def test_a_web_configuration_that_turns_bad_is_reported_until_it_is_mended(exporter: Exporter) -> None:
-    """The file before it stays in force, a metric is 0 from the next scrape on, and 1 again once it can be used."""
     web = exporter.history.parent / "web.yml"
     for text, good in ((NO_USERS, 1), ("basic_auth_users: {alice: secret}", 0), (NO_USERS, 1)):
         web.write_text(text)

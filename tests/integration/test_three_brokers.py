@@ -93,7 +93,6 @@ def test_the_third_broker_costs_its_own_partitions_only(
 
 
 def read_all(batched: Watch, expected: Mapping[TopicPartition, object]) -> bool:
-    """Poll by the batched call; return whether it gives all that the documented one does."""
     found = {key: seen(each) for key, each in readings_of(batched.poll()).items()}
     return found == expected and batched.source.batched.consumer is not None
 

@@ -40,7 +40,6 @@ def tiered(cache: Path, kafka_jars: Path, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def bench(tiered: TieredBroker) -> Bench:
-    """Hands on the tiered broker."""
     return Bench(tiered.bootstrap)
 
 
@@ -87,7 +86,6 @@ def test_a_newest_time_that_lies_in_the_tier_alone_is_found(tiered: TieredBroker
 
 
 def test_what_is_shown_of_an_idle_partition(tiered: TieredBroker, idle: list[float]) -> None:
-    """The state, both offsets, and a staleness that counts from the newest record in the tier, also for the topic."""
     series = shown(tiered.bootstrap, "idle", ["staleness", "earliest_local_offset", "latest_tiered_offset"])
     place = '{kafka_cluster="c",topic="idle",partition="0"'
     assert series[f'kafka_topic_partition_state{place},state="idle-in-tier"}}'] == 1

@@ -108,7 +108,6 @@ class Watch:
         )
 
     def leaders(self, snapshot: Snapshot) -> Mapping[TopicPartition, int]:
-        """Who leads each partition of a snapshot."""
         return {key: reading.leader for key, reading in readings_of(snapshot).items() if reading.leader is not None}
 
 

@@ -23,7 +23,6 @@ NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" f
 
 
 def take_in(spark: SparkSession, history: Path) -> list[ingest.IngestResult]:
-    """Ingest the whole spool, as the rollup does."""
     tables = Tables(spark, history)
     taken = [ingest.ingest_table(tables, history, table) for table in spool_files.SPOOL_TABLES]
     ingest.record(tables, taken)
@@ -48,7 +47,6 @@ class Disk:
     names: set[Path] = field(default_factory=set)
 
     def note(self, descriptor: int) -> None:
-        """Take note of one that happens before the marker is there."""
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if self.marker.exists():
             return

@@ -37,7 +37,6 @@ def verdicts_as_of(history: Path, day: float) -> list[Row]:
 
 
 def topics_as_of(history: Path, day: float) -> dict[str, Row]:
-    """Return those of topics, by their names."""
     return {row.topic: row for row in verdicts_as_of(history, day) if row.partition is None}
 
 

@@ -42,7 +42,6 @@ def write_world(history: Path) -> World:
 
 
 def topic_figures(history: Path) -> dict[str, TopicHours]:
-    """Return the figures of each topic from the hours made of a whole spool."""
     found = fold(history)
     figures = dict[str, TopicHours]()
     for topic in {row["topic"] for row in found.days.to_pylist()}:
@@ -71,14 +70,12 @@ def polled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def twin(polled: Path) -> dict[str, TopicHours]:
-    """The figures of it."""
     return topic_figures(polled)
 
 
 def test_billions_of_records_and_every_legal_name_are_told_apart_and_right(
     twin: dict[str, TopicHours], tmp_path: Path
 ) -> None:
-    """Names that differ in one character are streams of their own, and no count runs over."""
     logs = write_world(tmp_path).logs
     seen = {topic: log.end(LAST) - log.end(FIRST) for (topic, _), log in logs.items()}
     assert {topic: figures.records for topic, figures in twin.items()} == seen

@@ -29,7 +29,6 @@ from tests.spark.story import DAY, HOUR, World, at, every, moment
 
 
 def number(day: date) -> int:
-    """Days since 1970."""
     return (day - date(1970, 1, 1)).days
 
 

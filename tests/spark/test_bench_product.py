@@ -33,7 +33,6 @@ UNSEEN = (6 * 168.0 + 40.5, 6 * 168.0 + 46.5)
 
 
 def silent(stream: Stream, *spans: Span) -> Stream:
-    """The stream without its records in these spans."""
     times = stream.times
     for begin, end in spans:
         times = times[(times < begin) | (times >= end)]
@@ -54,7 +53,6 @@ def small() -> Fleet:
 
 
 def test_the_job_makes_what_the_bench_counts_by(tmp_path: Path) -> None:
-    """Score and limits of each week, its thresholds, topic-weeks and false alarms are equal."""
     fleet = small()
     write_spool(fleet, tmp_path)
     first = first_week_of(fleet)

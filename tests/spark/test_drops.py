@@ -71,7 +71,6 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
 
 
 def in_cluster(cluster: str, rows: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """Return rows of the spool, which begin with their cluster, as those of another one."""
     return [(cluster, *row[1:]) for row in rows]
 
 
@@ -101,7 +100,6 @@ SPANS = {
 
 
 def listing(topic: str, day: date, exporter: str) -> tuple[object, ...]:
-    """Return the row of an inventory that lists a topic."""
     values: dict[str, object] = dict.fromkeys(INVENTORY.names) | {"cluster": "prod", "topic": topic, "topic_id": "id"}
     values |= {"partition": 0, "exporter": exporter, "source": "poll", "state": "observed", "deleted": False}
     values |= {"observed_at": datetime(day.year, day.month, day.day, tzinfo=UTC), "date": day}

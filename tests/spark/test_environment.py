@@ -26,7 +26,6 @@ host whose name does not resolve."""
 
 
 def rollup(history: Path, *before: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the job to its end."""
     job = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history)]
     return subprocess.run(
         [*before, *job], capture_output=True, text=True, timeout=500, check=False, env={**os.environ, **environment}

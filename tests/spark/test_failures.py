@@ -33,12 +33,10 @@ def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def data(table: Path) -> Path:
-    """One of its data files."""
     return min(table.glob("*.parquet"))
 
 
 def overwrite(path: Path, at: int, content: bytes) -> None:
-    """Put other bytes into a file."""
     with path.open("r+b") as file:
         file.seek(at)
         file.write(content)
@@ -74,7 +72,6 @@ DAMAGES: Mapping[str, Callable[[Path], object]] = {
 def test_a_damaged_table_is_one_line_with_the_way_back(
     spark: SparkSession, whole: Path, tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
-    """The line names the file or the versions, the step a backup or the spool."""
     table = Path(shutil.copytree(whole, tmp_path / "table"))
     damage(table)
     with pytest.raises(Py4JJavaError) as failed:
@@ -113,8 +110,6 @@ def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tm
 def test_a_worker_that_the_system_kills_is_reported_with_the_limit_to_raise(
     spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rollup whose Python worker is killed while it makes days publishes nothing."""
-
     def killed(_events: Any, _state: Any, **_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -91,7 +91,6 @@ def test_an_inventory_row_within_an_interval_is_no_advance(tmp_path: Path) -> No
 
 
 def test_a_second_exporter_changes_no_count(tmp_path: Path) -> None:
-    """Two exporters that poll at different moments and restart at different moments count each record once."""
     world = World(tmp_path)
     world.write("orders", 0, every(420.0, at(0), at(2)))
     world.poll(at(0), at(2))
@@ -116,7 +115,6 @@ def test_a_truncated_log_starts_its_count_anew(tmp_path: Path) -> None:
 
 
 def test_a_topic_made_again_is_another_stream(tmp_path: Path) -> None:
-    """The topic id parts the histories of two topics of one name."""
     world = World(tmp_path)
     world.write("orders", 0, every(HOUR, at(0), at(1)))
     world.poll(at(0), at(1))
@@ -166,7 +164,6 @@ def test_hours_hidden_by_a_future_timestamp_are_censored_at_both_ends(tmp_path: 
 
 
 def test_making_only_the_last_days_gives_what_a_rebuild_gives(tmp_path: Path) -> None:
-    """Hours, slots of five minutes and days from any one on, with those before as they were, equal a full rebuild."""
     world = World(tmp_path)
     world.write("orders", 0, every(7000.0, at(0), at(5)))
     world.write("rare", 0, [at(0, 3), at(2, 4), at(3, 5)])
@@ -191,5 +188,4 @@ def test_making_only_the_last_days_gives_what_a_rebuild_gives(tmp_path: Path) ->
 
 
 def in_order(table: pa.Table) -> list[str]:
-    """Return the rows of a table as text, in order."""
     return sorted(map(str, table.to_pylist()))

@@ -45,12 +45,10 @@ def write_history(folder: Path) -> Path:
 
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
-    """Such a folder."""
     return write_history(tmp_path)
 
 
 def windows_of(history: Path) -> Path:
-    """The only file of windows."""
     (path,) = (history / "spool" / "windows").glob("*.parquet")
     return path
 
@@ -173,7 +171,6 @@ def taken(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Take
 
 
 def test_what_no_exporter_wrote_is_put_aside_with_the_reason(taken: Taken) -> None:
-    """Whole files go to quarantine, also one with a damaged page; they are not looked at again."""
     folder = taken.history / "quarantine" / "windows"
     assert {path.name for path in folder.iterdir() if path.name.endswith(".parquet")} == taken.foreign
     reasons = {name: (folder / f"{name}.reason.txt").read_text() for name in taken.foreign}
@@ -188,7 +185,6 @@ def test_what_no_exporter_wrote_is_put_aside_with_the_reason(taken: Taken) -> No
 
 
 def test_what_cannot_be_true_costs_only_its_row(taken: Taken) -> None:
-    """The rule, the value and the file are named, and a copy is kept; readers that are no list ended the report."""
     rows = [refusal for refusal in taken.done[0].refusals if " of windows left out that cannot be true: " in refusal]
     assert len(rows) == len(taken.faults)
     for fault in taken.faults:

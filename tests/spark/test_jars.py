@@ -30,7 +30,6 @@ def test_the_jars_are_of_the_installed_delta_lake(spark: SparkSession) -> None:
 
 
 def test_a_jar_that_was_not_released_is_refused(ivy: Path) -> None:
-    """Before anything runs; the message names the file, both hashes and what to do."""
     jar = ivy / "jars" / next(iter(read_locks()))
     jar.write_bytes(jar.read_bytes() + b"more")
     with pytest.raises(
@@ -47,7 +46,6 @@ def test_a_full_cache_is_only_read(ivy: Path) -> None:
 
 
 def test_one_jar_that_is_missing_is_fetched_alone(ivy: Path, tmp_path: Path) -> None:
-    """The others are left as they are."""
     gone, *left = (ivy / "jars" / name for name in read_locks())
     gone.unlink()
     before = {path: path.stat().st_mtime_ns for path in left}

@@ -41,7 +41,6 @@ def alive_in_group(group: int) -> list[str]:
 
 
 def run_job(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the job to its end."""
     command = [sys.executable, "-m", "spark_rollups.job", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(env or {})}
@@ -49,7 +48,6 @@ def run_job(*arguments: str | Path, env: Mapping[str, str] | None = None) -> sub
 
 
 def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path, refused: Call) -> None:
-    """No folder, or one without history, ends with 2 and says what fills it."""
     missing, empty = refused("rollup", "--history", tmp_path / "nowhere"), refused("report", "--history", tmp_path)
     assert (missing.returncode, empty.returncode) == (2, 2)
     assert f"there is no history folder '{tmp_path}/nowhere'" in missing.stderr
@@ -60,7 +58,6 @@ def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path, re
 
 @pytest.mark.parametrize("folder", ["spool", "tables"])
 def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, folder: str, refused: Call) -> None:
-    """It is not taken for one without files: it ends with 2 and one line."""
     unread = tmp_path / folder
     unread.symlink_to(unread)
     done = refused("rollup", "--history", tmp_path)
@@ -70,7 +67,6 @@ def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, fo
 
 
 def test_a_second_rollup_on_the_same_history_is_refused(history: Path, refused: Call) -> None:
-    """The one at work is named by process and host; afterwards nothing is locked."""
     with hold_rollup_lock(history):
         done = refused("rollup", "--history", history)
         assert done.returncode == 2
@@ -84,7 +80,6 @@ def test_a_second_rollup_on_the_same_history_is_refused(history: Path, refused: 
     ("verb", "file"), [("rollup", "rollup.lock"), ("rollup", "rollup.log"), ("report", "report.log")]
 )
 def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: str, file: str, refused: Call) -> None:
-    """It ends with 2 and one line with the file, what is wrong with it, and the folder to fix."""
     (history / file).mkdir()
     done = refused(verb, "--history", history)
     assert done.returncode == 2
@@ -119,7 +114,6 @@ def test_too_little_memory_is_one_line_with_the_setting_to_raise(history: Path) 
 def test_java_that_is_missing_or_too_old_is_one_line(
     history: Path, tmp_path: Path, version: str | None, refused: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says which Java is needed, which was found where, and what to do."""
     home = tmp_path / "java"
     if version is not None:
         (home / "bin").mkdir(parents=True)
@@ -135,7 +129,6 @@ def test_java_that_is_missing_or_too_old_is_one_line(
 
 
 def test_without_jars_and_network_the_cache_to_fill_is_named(history: Path, tmp_path: Path) -> None:
-    """It ends with 2 and one line with what is missing, the folder it belongs in, and the log."""
     cache = tmp_path / "cache"
     done = run_job(
         "rollup", "--history", history, env={"JAVA_TOOL_OPTIONS": NO_NETWORK, "TOPIC_LIVENESS_CACHE": str(cache)}
@@ -209,7 +202,6 @@ def test_a_job_that_gets_a_signal_ends_at_once_and_leaves_no_process(
 
 
 def test_a_report_is_sent_and_summed_up_by_the_exit_code(spark: SparkSession, tmp_path: Path) -> None:
-    """It sends the page that was just written, in the configured time zone and with links, to a hook."""
     hook, history, output = Hook(), tmp_path / "h", tmp_path / "out"
     write_table(spark, history, "verdicts", topic("orders", "live"))
     with http_server(hook) as url:

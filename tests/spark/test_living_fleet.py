@@ -55,16 +55,13 @@ class Served:
     workbench: Workbench
 
     def verdicts(self) -> dict[str, str]:
-        """The verdict of each topic of the living cluster in the metrics."""
         return verdicts(self.exporter, "living")
 
     def items(self, path: str) -> list[dict[str, object]]:
-        """The items of a list of the API."""
         found: list[dict[str, object]] = self.exporter.page(f"/api/v1/{path}").json()["items"]
         return found
 
     def explained(self, topic: str) -> dict[str, object]:
-        """What the command prints of a topic."""
         url = f"http://127.0.0.1:{self.exporter.port}"
         command = [sys.executable, "-m", "exporter", "explain", PREFIX + topic, "--url", url]
         completed = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=True)
@@ -73,7 +70,6 @@ class Served:
 
 
 def verdicts(exporter: Exporter, cluster: str) -> dict[str, str]:
-    """The verdict of each topic of a cluster in the metrics."""
     shown = [one.labels for one in exporter.samples("kafka_topic_verdict{") if one.value == 1]
     return {
         labels["topic"].removeprefix(PREFIX): labels["verdict"]
@@ -131,7 +127,6 @@ def served(
 
 
 def test_what_died_one_by_one_is_dead_and_belongs_to_no_incident(served: Served) -> None:
-    """Within three days, at unrelated moments, beside an incident and what lives."""
     verdicts = served.verdicts()
     assert {topic: verdicts[topic] for topic in DIED} == dict.fromkeys(DIED, "dead")
     assert not {topic: verdicts[topic] for topic in LIVES if verdicts[topic] in ALARMS}
@@ -144,7 +139,6 @@ def test_what_died_one_by_one_is_dead_and_belongs_to_no_incident(served: Served)
 
 
 def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Served) -> None:
-    """What fell silent together and nothing else is held, by one incident that names its members."""
     together = {PREFIX + topic for topic in TOGETHER}
     held = {PREFIX + topic for topic, verdict in served.verdicts().items() if verdict == "held"}
     assert held == together
@@ -162,7 +156,6 @@ def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Serve
 
 
 def named(found: Mapping[str, str], verdict: str) -> set[str]:
-    """The topics of a verdict."""
     return {topic for topic, one in found.items() if one == verdict}
 
 

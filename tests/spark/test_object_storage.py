@@ -42,7 +42,6 @@ def jobs(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line(
     server: S3Server, jobs: HeldJobs
 ) -> None:
-    """The error names at once the rights that are needed, and nothing is published."""
     folder = story(server, "refused")
     jobs.start("refused", "streams")
     server.restart("--readonly")
@@ -147,7 +146,6 @@ def alone(claims: Path) -> bool:
 def test_a_storage_that_is_not_there_is_named_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, refused: Call
 ) -> None:
-    """It ends with 2 and one line with the folder and the cause, and without a secret."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     done = refused("rollup", "--history", "s3a://history/nowhere")
     assert (done.returncode, done.stdout) == (2, "")
@@ -157,7 +155,6 @@ def test_a_storage_that_is_not_there_is_named_before_spark_starts(
 
 
 def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server, refused: Call) -> None:
-    """The one at work is named by process and host, and nothing is written."""
     folder = story(server, "held")
     lease = Lease(server.location("held") / "rollup.lock")
     done = refused("rollup", "--history", "s3a://history/held")

@@ -115,5 +115,4 @@ def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
 def test_evidence_says_who_reads_a_topic_and_whether_its_source_lives(
     lines: dict[tuple[str, int | None, str], Row], row: tuple[str, int | None, str]
 ) -> None:
-    """Each kind of knowledge gives its own words, and none gives none."""
     assert lines[row].evidence == LINES[row]

@@ -64,7 +64,6 @@ def topics(paths: ReportPaths) -> dict[str, list[str]]:
 def test_the_story_is_reported_as_in_the_golden_files(
     history: Path, reported: ReportPaths, golden: Callable[[str, str], None]
 ) -> None:
-    """A week with every kind of news gives these three files, in the folder named after its date."""
     paths = reported
     assert paths.as_of == AS_OF
     assert paths.html == history / "published" / "reports" / "2026-03-03" / "liveness.html"
@@ -125,7 +124,6 @@ def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSess
 
 
 def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, history: Path, tmp_path: Path) -> None:
-    """Of an empty history, and of a moment before all verdicts."""
     with pytest.raises(KnownError, match=r"no verdicts in .*verdicts: run `topic-liveness rollup --history"):
         write_report(Tables(spark, tmp_path), as_of=None)
     assert list(tmp_path.iterdir()) == []
@@ -134,7 +132,6 @@ def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, history: Pat
 
 
 def test_a_folder_that_cannot_be_written_is_named(spark: SparkSession, history: Path, tmp_path: Path) -> None:
-    """An output that is a file gives one clear error, and nothing is left behind."""
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
     with pytest.raises(KnownError, match=r"cannot write the report to .*taken: .*; name a writable folder"):
         write_report(Tables(spark, history), as_of=AS_OF, output=tmp_path / "taken")

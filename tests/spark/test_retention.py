@@ -96,7 +96,6 @@ def late(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Late:
 
 @pytest.fixture
 def copied(late: Late, tmp_path: Path) -> Path:
-    """A copy of it."""
     return Path(shutil.copytree(late.history, tmp_path / "history"))
 
 

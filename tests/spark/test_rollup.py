@@ -127,7 +127,6 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_each_topic_gets_the_verdict_of_its_story(
     judged: Judged, topic: str, partition: int | None, verdict: Verdict
 ) -> None:
-    """Dead topics, single dead partitions, retired, learning and quiet ones are told apart."""
     row = judged.at_end[topic, partition]
     assert row.verdict == verdict, row.evidence
 
@@ -176,7 +175,6 @@ def test_what_retention_emptied_after_its_death_stays_dead(judged: Judged) -> No
 
 
 def test_a_deleted_topic_has_no_verdict(judged: Judged) -> None:
-    """What no longer exists is not dead."""
     assert ("gone", 0) not in judged.at_end
 
 
@@ -209,7 +207,6 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
 
 
 def test_the_holidays_of_a_calendar_are_published(judged: Judged) -> None:
-    """With the name of each that the present silence may meet."""
     published = Expectations(judged.history)
     assert published.refresh() and published.published is not None
     rests = rows_in(published.published.rows)[CLUSTER, "office", None].rests

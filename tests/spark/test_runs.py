@@ -35,7 +35,6 @@ END = 24.0
 
 
 def files(history: Path) -> dict[Path, bytes]:
-    """Return all files of a history, with what is in them."""
     return {path: path.read_bytes() for path in history.rglob("*") if path.is_file()}
 
 
@@ -53,7 +52,6 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def copied(history: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
     return Path(shutil.copytree(history, tmp_path / "history"))
 
 
@@ -139,7 +137,6 @@ def test_tables_of_another_release_are_left_as_they_are(spark: SparkSession, cop
 def test_a_table_that_a_newer_delta_lake_wrote_is_reported_in_one_line_with_what_to_do(
     spark: SparkSession, copied: Path
 ) -> None:
-    """The line names the table and what of it is not known; nothing is published."""
     log = copied / "tables" / "streams" / "_delta_log"
     unknown = ["notInventedYet"]
     newer = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": unknown, "writerFeatures": unknown}

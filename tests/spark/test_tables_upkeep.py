@@ -25,13 +25,11 @@ END = 3.0
 
 
 def take_in_windows(spark: SparkSession, history: Path) -> None:
-    """Ingest the windows of the spool, as the rollup does."""
     tables, (windows, *_) = Tables(spark, history), spool_files.SPOOL_TABLES
     ingest.record(tables, [ingest.ingest_table(tables, history, windows)])
 
 
 def stream(topic: str, partition: int | None, listed_at: datetime | None, **more: object) -> tuple[object, ...]:
-    """A row of ``streams``."""
     known: dict[str, object] = {"topic": topic, "partition": partition, "listed_at": listed_at}
     columns = {"cluster": CLUSTER, "known_slots": 1, **known, **more}
     return tuple(columns.get(name) for name in SCHEMAS["streams"].names)
@@ -99,7 +97,6 @@ def old(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def history(old: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
     return Path(shutil.copytree(old, tmp_path / "history"))
 
 
