@@ -160,13 +160,11 @@ def _logging_as_it_was() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cache() -> Path:
-    """The folder of downloads, the same one that the product uses."""
     return cache_folder()
 
 
 @pytest.fixture(scope="session")
 def kafka_jars(cache: Path) -> Path:
-    """Jars of the Kafka version the tests run against; the first run downloads them."""
     return resolve_kafka(cache=cache, progress=print)
 
 
@@ -179,7 +177,6 @@ def broker(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="session")
 def workbench(broker: Broker) -> Workbench:
-    """Makes topics and records on the shared broker."""
     return Workbench(broker.bootstrap)
 
 

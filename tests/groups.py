@@ -111,7 +111,6 @@ def sweep_of(cluster: str, groups: Mapping[str, Group], also: Iterable[str] = ()
 
 
 def groups_of(found: GroupSweep | Positions) -> dict[str, Group]:
-    """The groups of a sweep as objects."""
     positions = found.positions if isinstance(found, GroupSweep) else found
     rows, groups = positions.rows, {}
     for number, name in enumerate(rows.names):
@@ -129,7 +128,6 @@ def groups_of(found: GroupSweep | Positions) -> dict[str, Group]:
 
 
 def position(positions: Positions, row: int) -> GroupPartition:
-    """One row as an object."""
     reason, no_time_lag = int(positions.reason[row]), int(positions.no_time_lag[row])
     seconds, known = replace_nan(float(positions.seconds[row])), reason == ANSWERED
     return GroupPartition(

@@ -58,7 +58,6 @@ def overrule(silence: Silence | None, override: TopicOverride, now: float) -> Ju
 
 
 def silences_in(silences: Iterable[Silence | None]) -> Silences:
-    """Return silences as columns."""
     given = list(silences)
     columns = Silences.blank(len(given), since=0.0, until=0.0)
     for row, each in enumerate(given):
@@ -75,7 +74,6 @@ def set_of(rows: Iterable[Expectation]) -> ExpectationSet:
 
 
 def rows_of(table: ExpectationTable) -> list[Expectation]:
-    """Return the rows of a table as objects."""
     return [table.row(row) for row in range(len(table))]
 
 
@@ -85,7 +83,6 @@ def rows_in(table: ExpectationTable) -> dict[Key, Expectation]:
 
 
 def table_of(rows: Iterable[Expectation]) -> ExpectationTable:
-    """Return expectations as a table."""
     expectations = list(rows)
 
     def each(name: str) -> list[Any]:

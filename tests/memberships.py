@@ -18,7 +18,6 @@ class Partition(NamedTuple):
 
 
 def membership_of(topics: Mapping[str, Mapping[int, Partition]]) -> Membership:
-    """The partitions of each topic as columns."""
     layout = Layout.build(topics)
     each = [topics[key.topic][key.partition] for key in layout]
     leaders = [NO_LEADER if one.leader is None else one.leader for one in each]

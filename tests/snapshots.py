@@ -78,7 +78,6 @@ def _counts(values: list[int | None]) -> Counts:
 
 
 def topics_of(readings: Mapping[TopicPartition, Reading]) -> dict[str, TopicInfo]:
-    """Return the topics that these readings are of."""
     return {key.topic: TopicInfo("id-1") for key in readings}
 
 
@@ -173,7 +172,6 @@ def assessment_of(
 
 
 def judgements_of(judgements: list[Judgement]) -> Judgements:
-    """Return judgements as columns."""
     numbers = [
         np.array([np.nan if value is None else value for value in column], dtype=np.float64)
         for column in zip(*(judgement[1:] for judgement in judgements), strict=True)

@@ -39,7 +39,6 @@ def tier_of(tiers: Any, spec: str, key: TopicPartition, leader: int = 1) -> Answ
 
 
 def objects(answers: Answers) -> list[Answer]:
-    """All answers as objects."""
     return [answer for at in range(len(answers)) if (answer := answer_at(answers, at)) is not None]
 
 

@@ -64,7 +64,6 @@ OF_POLLS = (
 
 
 def readings_of(snapshot: Snapshot) -> dict[TopicPartition, Reading]:
-    """Return the readings of all partitions of a snapshot."""
     sizes = sizes_of(snapshot.inspected)
     keys = enumerate(snapshot.table.layout)
     return {key: reading_of(snapshot.table, row, sizes.get(key, UNKNOWN_SIZES)) for row, key in keys}
@@ -99,7 +98,6 @@ def reading_of(table: Table, row: int, inspected: Inspected = UNKNOWN_SIZES) -> 
 
 
 def sizes_of(found: Inspections) -> dict[TopicPartition, Inspected]:
-    """Return the log sizes of all partitions."""
     return {key: Inspected(*found.find_sizes(*key)) for key in found.layout}
 
 
@@ -110,10 +108,8 @@ def union(of_partitions: Iterable[Silence | None]) -> Silence | None:
 
 
 def partitions_in(found: Assessment) -> dict[TopicPartition, Judgement]:
-    """Return the judgement of each partition."""
     return {key: judgement_in(found.of_partitions, row) for row, key in enumerate(found.layout)}
 
 
 def topics_in(found: Assessment) -> dict[str, Judgement]:
-    """Return the judgement of each topic."""
     return {name: judgement_in(found.of_topics, row) for row, name in enumerate(found.layout.topics)}

@@ -31,7 +31,6 @@ def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_fits_every_screen_and_can_be_read(page: Page, scheme: Literal["light", "dark"]) -> None:
-    """On a phone each topic is a card, on a desktop the table fits; contrast is at least 4.5 in both colour schemes."""
     page.emulate_media(color_scheme=scheme)
     for width in (400, 1280):
         page.set_viewport_size({"width": width, "height": 900})
@@ -41,7 +40,6 @@ def test_a_page_fits_every_screen_and_can_be_read(page: Page, scheme: Literal["l
 
 
 def test_search_filter_and_order_go_by_what_a_topic_is(page: Page) -> None:
-    """The search finds owners and names, the filter what a topic is; silences are in order of seconds, not letters."""
     page.fill("#search", "team-payments")
     assert page.locator("tr[data-row]:visible").count() == 1
     page.fill("#search", "")

@@ -88,7 +88,6 @@ def _sweep(sweep: GroupSweep) -> GroupSweep:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server of that fleet."""
     report = {name: (GOLDEN / golden).read_bytes() for name, golden in REPORT.items()}
     server = WebServer("127.0.0.1:0", fleet(), report=report.get)
     server.start()
@@ -98,7 +97,6 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
-    """A tab."""
     with open_tab(browser, base_url=url, viewport={"width": 1000, "height": 900}) as (opened, _):
         yield opened
 
@@ -143,7 +141,6 @@ def test_a_page_fits_every_screen_and_paper(page: Page, path: str) -> None:
 
 
 def test_what_is_dead_comes_first_with_evidence_owner_and_readers(page: Page) -> None:
-    """The first row of the first page is the topic that is dead for longest, and leads to its own page."""
     page.goto("/")
     expect(page.get_by_role("heading", level=1)).to_contain_text("topics need a look")
     first = page.locator("tbody tr").first
@@ -156,7 +153,6 @@ def test_what_is_dead_comes_first_with_evidence_owner_and_readers(page: Page) ->
 
 
 def test_the_page_of_a_topic_shows_its_week_silence_partitions_and_readers(page: Page) -> None:
-    """168 hours with those of the silence outlined, a bar, a row a partition, and names as text."""
     page.goto("/topics/prod/orders")
     assert page.locator("svg.week rect").count() == 168
     assert page.locator("svg.week rect.silent").count() == 22
@@ -166,7 +162,6 @@ def test_the_page_of_a_topic_shows_its_week_silence_partitions_and_readers(page:
 
 
 def test_topics_are_filtered_sorted_and_paged_without_a_script(page: Page) -> None:
-    """The form narrows the list, and pages lead on with the same filters."""
     page.goto("/topics")
     expect(page.get_by_role("heading", level=1)).to_have_text("123 topics")
     page.get_by_label("Owner").fill("team-search")
@@ -182,7 +177,6 @@ def test_topics_are_filtered_sorted_and_paged_without_a_script(page: Page) -> No
 
 
 def test_topics_of_several_verdicts_and_of_a_state_are_found(page: Page) -> None:
-    """Ticks are kept in the form and in the address; one link leads back to all topics."""
     page.goto("/topics")
     page.get_by_label("dead", exact=True).check()
     page.get_by_label("suspect", exact=True).check()
@@ -200,7 +194,6 @@ def test_topics_of_several_verdicts_and_of_a_state_are_found(page: Page) -> None
 
 
 def test_the_first_page_is_renewed_and_keeps_focus_and_scroll(page: Page) -> None:
-    """What changed is there after half a minute; the link in focus stays so, and the page where it was scrolled to."""
     page.set_viewport_size({"width": 400, "height": 500})
     page.clock.install()
     page.goto("/")
@@ -224,7 +217,6 @@ UNANSWERED: dict[str, Callable[[Route], None]] = {
 
 
 def test_a_first_page_that_cannot_be_renewed_says_so(browser: Browser, url: str) -> None:
-    """What was shown last stays, with a line that it is old, until the exporter answers again."""
     page = browser.new_page(base_url=url)
     page.clock.install()
     page.goto("/")
@@ -244,7 +236,6 @@ def test_a_first_page_that_cannot_be_renewed_says_so(browser: Browser, url: str)
 
 
 def test_the_keyboard_is_enough(page: Page) -> None:
-    """A slash goes to the search, j and k to topics, Enter opens one."""
     page.goto("/")
     page.keyboard.press("/")
     page.keyboard.type("orders")
@@ -278,7 +269,6 @@ def test_the_last_report_is_served_apart_from_the_pages(page: Page) -> None:
 
 
 def test_pages_lead_to_dashboard_and_runbook_as_configured(page: Page) -> None:
-    """Each page leads to both, and the page of a topic to its own dashboard."""
     page.goto("/topics/prod/payments.settled")
     addresses = {link.inner_text(): link.get_attribute("href") for link in page.get_by_role("link").all()}
     assert addresses["Dashboard"] == "https://grafana.example.org/"

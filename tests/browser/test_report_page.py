@@ -27,7 +27,6 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
 
 
 def test_names_and_evidence_are_text_whatever_they_hold(page: Page) -> None:
-    """Markup in an evidence line is read, not obeyed; the only script is the page's own."""
     entry = page.locator("#action .entry").filter(has_text="__a.b-c_d__")
     assert entry.locator(".name").first.inner_text() == "__a.b-c_d__"
     evidence = 'silent | "forever" `rm` <script>alert(1)</script> [link](http://evil.example) *bold* \ufffd end & done'
@@ -37,7 +36,6 @@ def test_names_and_evidence_are_text_whatever_they_hold(page: Page) -> None:
 
 
 def test_search_and_filters_leave_what_fits(page: Page) -> None:
-    """A word and an owner narrow all lists, closed ones open, and Escape brings everything back."""
     every = page.locator("[data-row]:visible").count()
     page.keyboard.press("/")
     page.keyboard.type("nightly")
@@ -52,7 +50,6 @@ def test_search_and_filters_leave_what_fits(page: Page) -> None:
 
 
 def test_lists_are_sorted_by_their_heads(page: Page) -> None:
-    """A head sorts by what its column means, and again the other way; what needs action has its own order."""
     page.locator("#live summary").first.click()
     names = page.locator("#live tbody .name")
     page.locator("#live").get_by_role("button", name="Silent").click()
@@ -84,7 +81,6 @@ def opened_wide(page: Page, width: int, scheme: str) -> None:
 
 @BOTH
 def test_a_screen_of_any_width_holds_all_of_it(page: Page) -> None:
-    """Every table fits its place, and nothing scrolls sideways."""
     for width in (320, 400, 820, 1000, 1200, 1400, 1600):
         opened_wide(page, width, "light")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -103,7 +99,6 @@ def _cut(page: Page) -> list[str]:
 @BOTH
 @pytest.mark.parametrize(("scheme", "media"), [("light", "screen"), ("dark", "screen"), ("light", "print")])
 def test_every_text_has_enough_contrast(page: Page, scheme: str, media: str) -> None:
-    """WCAG AA, 4.5 to 1, for each text as it is shown on what is behind it, with every list open."""
     page.emulate_media(media="print" if media == "print" else None)
     opened_wide(page, 1000, scheme)
     texts, faint = contrasts_of(page)

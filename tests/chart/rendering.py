@@ -29,7 +29,6 @@ Manifest = dict[str, Any]
 
 
 def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run helm."""
     return subprocess.run([program("helm"), *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
@@ -53,7 +52,6 @@ def one(values: str, kind: str, suffix: str = "", *settings: str) -> Manifest:
 
 
 def alerts(values: str, *settings: str) -> dict[str, Manifest]:
-    """The alert rules that are rendered, by name."""
     groups = one(values, "PrometheusRule", "", *settings)["spec"]["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
 
@@ -76,7 +74,6 @@ def ours(pod: Manifest) -> list[Manifest]:
 
 
 def names(values: Path) -> str:
-    """The name of a values file in ``ci``."""
     return values.name.removesuffix("-values.yaml")
 
 

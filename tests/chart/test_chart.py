@@ -31,14 +31,12 @@ from tests.contract.test_docs import TEXTS, blocks
 
 @EVERY
 def test_helm_finds_nothing_to_object_to(values: str) -> None:
-    """``helm lint --strict`` passes."""
     run = helm("lint", "--strict", CHART, "--kube-version", KUBERNETES, "--values", CHART / f"ci/{values}-values.yaml")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 @EVERY
 def test_kubernetes_accepts_every_manifest(values: str) -> None:
-    """All kinds pass the schemas of the API and of the operators, strictly: no unknown field."""
     for manifest in rendered(values).values():
         check_schemas(manifest)
     assert {"Deployment", "Service"} <= {kind for kind, _ in rendered(values)}
@@ -92,7 +90,6 @@ def test_service_and_deployment_mean_the_exporter_and_no_job(values: str) -> Non
 
 
 def test_probes_ask_the_pages_that_the_exporter_has() -> None:
-    """Liveness is /-/healthy and readiness /-/ready on the served port; a start may take five minutes."""
     [container] = pod_of(one("minimal", "Deployment", "", "config.web.listen=0.0.0.0:8080"))["containers"]
     assert container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"] == 300
     assert container["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": "http"}
@@ -101,7 +98,6 @@ def test_probes_ask_the_pages_that_the_exporter_has() -> None:
 
 
 def test_a_changed_configuration_restarts_the_exporter() -> None:
-    """The pod carries a checksum of the configuration."""
     checksums = {
         one("minimal", "Deployment", "", *settings)["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
         for settings in ((), ("config.poll.interval=15s",))
@@ -110,7 +106,6 @@ def test_a_changed_configuration_restarts_the_exporter() -> None:
 
 
 def test_secrets_reach_the_exporter_by_environment_only() -> None:
-    """The configuration names the variable, the pod takes it from a Secret, and the jobs do without it."""
     text = one("sasl", "ConfigMap")["data"]["config.yaml"]
     assert "sasl.password: ${KAFKA_PASSWORD}" in text
     [container] = pod_of(one("sasl", "Deployment"))["containers"]
@@ -122,7 +117,6 @@ def test_secrets_reach_the_exporter_by_environment_only() -> None:
 
 
 def test_secret_files_lie_where_secrets_are_mounted_for_the_exporter_group() -> None:
-    """Each file that the configuration names lies in a mounted secret, which the pod's group may read, and no other."""
     config = yaml.safe_load(one("secret-files", "ConfigMap")["data"]["config.yaml"])
     properties = [value for cluster in config["clusters"] for value in cluster["kafka"].values()]
     files = {value["file"] if isinstance(value, dict) else value for value in properties}
@@ -152,7 +146,6 @@ def test_openshift_chooses_user_and_group() -> None:
 
 
 def test_a_configuration_from_a_secret_is_mounted_and_made_to_fit(tmp_path: Path) -> None:
-    """No ConfigMap is made; exporter, history and port are set over it by the environment; the digest is the image."""
     pod = pod_of(one("existing-secret", "Deployment"))
     assert not [name for kind, name in rendered("existing-secret") if kind == "ConfigMap"]
     assert pod["volumes"][0] == {
@@ -169,7 +162,6 @@ def test_a_configuration_from_a_secret_is_mounted_and_made_to_fit(tmp_path: Path
 
 
 def test_the_network_policy_lets_scrapes_in_and_the_broker_out() -> None:
-    """It means the exporter's pod; without egress rules the exporter may connect anywhere."""
     policy = one("network", "NetworkPolicy")["spec"]
     labels = one("network", "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
@@ -180,13 +172,11 @@ def test_the_network_policy_lets_scrapes_in_and_the_broker_out() -> None:
 
 
 def test_chart_and_exporter_carry_one_version() -> None:
-    """The chart runs the image of its own version."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert chart["version"] == chart["appVersion"] == __version__
 
 
 def installs() -> list[tuple[str, str]]:
-    """Every `helm install` of a page, with the page."""
     return [
         (page, line) for page, text in TEXTS.items() for line in re.findall(r"^helm install .*$", text, re.MULTILINE)
     ]
@@ -194,7 +184,6 @@ def installs() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("page", "line"), installs())
 def test_charts_are_installed_as_the_pages_say(page: str, line: str, tmp_path: Path) -> None:
-    """The line renders the chart, with the values that stand on its page, or the smallest."""
     values = [block for block in blocks(TEXTS[page], "yaml") if block.startswith("config:")]
     smallest = (CHART / "ci" / "minimal-values.yaml").read_text(encoding="utf-8")
     (tmp_path / "my-values.yaml").write_text(values[0] if values else smallest, encoding="utf-8")

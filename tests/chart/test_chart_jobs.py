@@ -18,7 +18,6 @@ from tests.chart.rendering import (
 
 
 def images(values: str, *settings: str) -> tuple[str, str]:
-    """What the exporter serves from, and what both jobs run from."""
     [exporter] = ours(pod_of(one(values, "Deployment", "", *settings)))
     jobs = [one(values, "CronJob", f"-{verb}", *settings)["spec"]["jobTemplate"] for verb in ("rollup", "report")]
     [image] = {job["spec"]["template"]["spec"]["containers"][0]["image"] for job in jobs}
@@ -61,7 +60,6 @@ def test_jobs_run_one_at_a_time_where_the_volume_is(verb: str) -> None:
 
 
 def test_the_report_is_sent_with_secrets_that_only_its_pods_have() -> None:
-    """`--deliver`, and the files that the configuration names, in a mount of the secret; nothing of it elsewhere."""
     pod = pod_of(one("delivery", "CronJob", "-report"))
     [container] = pod["containers"]
     assert container["args"][-1] == "--deliver"
@@ -74,7 +72,6 @@ def test_the_report_is_sent_with_secrets_that_only_its_pods_have() -> None:
 
 
 def test_history_in_object_storage_needs_no_volume_and_no_node() -> None:
-    """No claim, no mount, no pod near another; the secret and the region reach the exporter and both jobs."""
     assert not [name for kind, name in rendered("object-storage") if kind == "PersistentVolumeClaim"]
     for pod in pods("object-storage"):
         [container] = ours(pod)

@@ -61,14 +61,12 @@ from tests.programs import program
     ],
 )
 def test_a_slip_of_the_pen_is_refused(setting: str, place: str) -> None:
-    """The values' schema names what it does not know or cannot use."""
     run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", setting)
     assert run.returncode != 0
     assert place in run.stderr
 
 
 def test_the_schema_of_the_configuration_is_golden(golden: Callable[[str, str], None]) -> None:
-    """values.schema.json has the name of every setting of the exporter."""
     golden(str(values_schema.FILE), values_schema.complete_schema())
 
 
@@ -77,7 +75,6 @@ GOOD = sorted((ROOT / "tests/unit/config/good").glob("*.yaml"))
 
 @cache
 def configuration() -> jsonschema.Draft7Validator:
-    """What the chart lets through as ``config``."""
     schema = json.loads(values_schema.FILE.read_text(encoding="utf-8"))
     return jsonschema.Draft7Validator(schema["properties"]["config"])
 
@@ -112,7 +109,6 @@ def test_what_an_example_sets_is_rendered(values: str) -> None:
 
 
 def test_the_page_of_the_chart_is_golden(golden: Callable[[str, str], None]) -> None:
-    """README.md is what helm-docs makes of values.yaml."""
     command = [program("helm-docs"), "--dry-run", "--log-level=warning", "--chart-search-root", str(CHART.parent)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")

@@ -20,7 +20,6 @@ UNITS = sorted(SYSTEMD.iterdir())
 
 
 def read(path: Path) -> Any:
-    """A YAML file."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
@@ -31,7 +30,6 @@ def settings_of(unit: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.stem)
 def test_units_run_without_rights_on_one_history(unit: Path) -> None:
-    """No root, no capability, nothing writable but the history folder, which all three share under one user."""
     found = settings_of(unit)
     assert (found["User"], found["StateDirectory"], found["DynamicUser"]) == ("topic-liveness", "topic-liveness", "yes")
     assert found["CapabilityBoundingSet"] == "" and found["NoNewPrivileges"] == "yes"
@@ -42,12 +40,10 @@ def test_units_run_without_rights_on_one_history(unit: Path) -> None:
 
 
 def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a program of the tests."""
     return subprocess.run([program(name), *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def test_systemd_understands_every_line_of_the_units(tmp_path: Path) -> None:
-    """``systemd-analyze verify`` has nothing to say of services and timers, once there is a program to start."""
     there = tmp_path / "topic-liveness"
     there.write_text("#!/bin/sh\n")
     there.chmod(0o755)
@@ -104,7 +100,6 @@ def test_compose_starts_commands_that_there_are(tmp_path: Path) -> None:
 
 
 def test_prometheus_of_the_example_reads_its_configuration(tmp_path: Path) -> None:
-    """promtool accepts it beside the rules that are mounted there, and amtool the routing."""
     for source in (COMPOSE / "prometheus.yml", ROOT / "dashboards/alerts.yaml", ROOT / "dashboards/recording.yaml"):
         (tmp_path / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     for command in (

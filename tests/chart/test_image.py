@@ -25,12 +25,10 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def of(name: str) -> list[str]:
-    """Arguments of every instruction of that name."""
     return [arguments for instruction, arguments in instructions() if instruction == name]
 
 
 def pins(lock: str) -> dict[str, set[str]]:
-    """Every pinned package of a lock file with its hashes."""
     text = (ROOT / lock).read_text(encoding="utf-8")
     found = {pin: set(re.findall("sha256:[0-9a-f]+", hashes)) for pin, hashes in HASHES.findall(text)}
     assert len(found) == len(re.findall(r"^[a-z][a-z0-9._-]*==", text, re.MULTILINE))
@@ -38,14 +36,12 @@ def pins(lock: str) -> dict[str, set[str]]:
 
 
 def test_the_linter_of_dockerfiles_finds_nothing() -> None:
-    """hadolint, with ShellCheck for what is run, at its strictest; what it must not mind is said in the file."""
     hadolint = Path(sys.executable).with_name("hadolint")
     run = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (0, ""), run.stdout + run.stderr
 
 
 def test_the_image_holds_what_the_tests_have_tried() -> None:
-    """Every package of an image has version and hashes of the full lock; the small image has no Spark."""
     full, image, exporter = (pins(f"requirements{part}.lock") for part in ("", "-image", "-exporter"))
     assert exporter.items() < image.items() <= full.items()
     more = {pin.partition("==")[0] for pin in set(image) - set(exporter)}
@@ -67,7 +63,6 @@ def test_the_image_runs_without_root() -> None:
 
 
 def test_the_image_shows_the_port_that_is_served() -> None:
-    """EXPOSE and the health check name the default port; the check asks a page that is there."""
     port = WebSettings().listen.rpartition(":")[2]
     assert of("EXPOSE") == [port]
     [check] = of("HEALTHCHECK")
@@ -87,7 +82,6 @@ def test_the_health_check_asks_through_no_proxy() -> None:
 
 
 def test_who_runs_the_image_cannot_change_what_runs() -> None:
-    """Only the history folder is owned by the user; what is copied into the image is root's."""
     assert not [arguments for arguments in of("COPY") if "--chown" in arguments or "--chmod" in arguments]
     owned = re.findall(r"(?:chown|--owner=10001)\b.*?(/\S+)", " ".join(of("RUN")))
     assert owned == ["/var/lib/topic-liveness"]

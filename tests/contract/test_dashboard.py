@@ -21,12 +21,10 @@ CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def variables(name: str) -> dict[str, dict[str, Any]]:
-    """The variables of a dashboard by name."""
     return {variable["name"]: variable for variable in DASHBOARDS[name]["templating"]["list"]}
 
 
 def test_the_committed_dashboards_are_what_the_builder_makes() -> None:
-    """``python -m dashboards.build`` would change nothing."""
     committed = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
     assert committed == build(), "fix: .venv/bin/python -m dashboards.build"
 
@@ -41,7 +39,6 @@ def linted(path: Path) -> str:
 
 @EVERY
 def test_the_dashboard_linter_of_grafana_finds_nothing(name: str) -> None:
-    """All of its rules hold, none is excepted."""
     assert not list(FOLDER.glob(".lint"))
     assert linted(FOLDER / f"{name}.json") == ""
 
@@ -72,7 +69,6 @@ def test_a_board_asks_the_chosen_source_by_variables_of_its_own_and_leads_to_all
 
 
 def test_published_copies_link_to_the_runbook(tmp_path: Path) -> None:
-    """Every dashboard and every alert leads to the runbook's address; nothing else is changed."""
     url = "https://wiki.example.org/runbook"
     written = publish(url, tmp_path)
     assert len(written) == len(DASHBOARDS) + len(RULES)

@@ -29,12 +29,10 @@ TEXTS = {
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """Every fenced block of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def code(text: str) -> list[str]:
-    """Every fenced block and span of code."""
     fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [*fenced, *re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))]
 
@@ -62,7 +60,6 @@ class Shown(HTMLParser):
 
 
 def test_the_references_leave_nothing_out(site: Path) -> None:
-    """Each setting, metric, command, exit code and alert is on its page; no mark is left."""
     texts = {page.stem: Shown(page).text for page in site.rglob("*.html")}
     assert [name for name, text in texts.items() if "made from the code:" in text or "## " in text] == []
     assert [metric.name for metric in CATALOGUE if metric.name not in texts["reference"]] == []
@@ -90,14 +87,12 @@ def prose(text: str) -> int:
 
 
 def test_the_documentation_can_be_read_in_an_afternoon() -> None:
-    """At most 15,000 words, in the README and 14 pages: those of docs/ and the runbook."""
     pages = {page: prose(text) for page, text in TEXTS.items() if page.startswith(("docs/", "dashboards/", "README"))}
     assert len(pages) <= 15
     assert sum(pages.values()) <= 15_000, pages
 
 
 def test_files_of_the_code_that_pages_name_exist() -> None:
-    """Each path in code, from the top of the repository."""
     places = r"(?:exporter|spark_rollups|documentation|dashboards|tests|deploy)/[\w./*-]*[\w*]"
     named = {(page, path) for page, text in TEXTS.items() for span in code(text) for path in re.findall(places, span)}
     assert len(named) > 20
@@ -117,14 +112,12 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("line", commands())
 def test_commands_can_be_typed_as_they_stand(line: str) -> None:
-    """The command exists and knows its options."""
     _, verb, *arguments = shlex.split(line)
     with topic_liveness.make_context("topic-liveness", [verb]) as parent:
         topic_liveness.commands[verb].make_context(verb, arguments, parent=parent)
 
 
 def test_commands_in_sentences_exist() -> None:
-    """`topic-liveness VERB --option` in running text names a command, and options that it has."""
     missing = []
     for page, text in TEXTS.items():
         for span in code(text):
@@ -141,7 +134,6 @@ def test_commands_in_sentences_exist() -> None:
 
 
 def first_key(block: str) -> str:
-    """The first key of a block of YAML."""
     found = re.search(r"^[ -]*([\w.]+):", block, re.MULTILINE)
     assert found is not None, block
     return found[1]
@@ -163,7 +155,6 @@ def test_configurations_load_as_they_stand(block: str, tmp_path: Path) -> None:
 
 
 def with_clusters(block: str) -> str:
-    """Clusters of the names in the block."""
     named = {"prod", *re.findall(r"(?:cluster|source|target): (\w+)", block)}
     clusters = [{"name": name, "kafka": {"bootstrap.servers": f"{name}:9092"}} for name in sorted(named)]
     return f"clusters: {json.dumps(clusters)}\n"

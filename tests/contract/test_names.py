@@ -43,7 +43,6 @@ def queries() -> list[tuple[str, str]]:
 
 
 def recorded() -> set[str]:
-    """Names that the recording rules make."""
     return {name for _, name in in_rules("record")}
 
 
@@ -92,7 +91,6 @@ def test_texts_name_only_metrics_of_the_catalogue() -> None:
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
-    """Times carry their unit; the label is kafka_cluster, not cluster."""
     assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE), "a metric is listed twice"
     for metric in CATALOGUE:
         assert not re.search(r"_(ms|millis|minutes|hours)(_|$)", metric.name), metric
@@ -125,13 +123,11 @@ def defined() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
 
 
 def test_no_file_of_the_packages_is_longer_than_the_rule_allows() -> None:
-    """A newcomer reads it in one sitting: more lines are two files."""
     paths = [path for package in PACKAGES if package != "dashboards" for path in (ROOT / package).rglob("*.py")]
     assert [path for path in paths if len(path.read_text(encoding="utf-8").splitlines()) > 400] == []
 
 
 def test_no_public_function_or_class_begins_with_a_preposition_participle_or_pronoun() -> None:
-    """A function is named by what it does, a class by what it is."""
     wrong = []
     for path, node in defined():
         first = re.findall("[A-Z]?[a-z]+", node.name)[:1]

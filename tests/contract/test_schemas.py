@@ -32,13 +32,11 @@ SPARK_NAMES = {
     ],
 )
 def test_what_the_exporter_writes_is_what_spark_reads(row: type, table: StructType) -> None:
-    """Names, order and types of a spool file are those of the table that takes it in."""
     written = [(column.name, SPARK_NAMES[column.type]) for column in spool_schema(cast("type[Row]", row))]
     assert written == [(column.name, column.dataType.simpleString()) for column in table]
 
 
 def test_what_spark_publishes_is_what_the_exporter_reads() -> None:
-    """Published expectations hold every field of an expectation, what explains them, and their schema version."""
     published = schemas.EXPECTATIONS.names
     explaining = ["observed_until", "missed_slots", "suspect_from", "expected_by", "silence_score"]
     assert sorted(published) == sorted(

@@ -37,7 +37,6 @@ def test_an_installed_wheel_runs_as_the_documentation_says(tmp_path: Path) -> No
 
 
 def test_pages_install_extras_and_files_that_there_are() -> None:
-    """Each `pip install` names extras of the wheel, or a lock file that pip may check by its hashes."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     lines = [line for text in TEXTS.values() for line in re.findall(r"pip install[^`\n]*", text)]
     extras = {extra for line in lines for found in re.findall(r"\[([\w,-]+)\]", line) for extra in found.split(",")}

@@ -53,23 +53,19 @@ class Client:
 
 @pytest.fixture(autouse=True)
 def answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have calls answered by the connection above."""
     monkeypatch.setattr("exporter.kafka.list_offsets.CHUNK_SIZE", 4)
     monkeypatch.setattr("exporter.kafka.list_offsets.list_offsets", lambda client, wanted, _: client.ask(wanted))
 
 
 def lookups_of(client: Client) -> Lookups:
-    """Look-ups over that connection."""
     return Lookups(cast("exporter.kafka.client.Client", client))
 
 
 def partitions(count: int, topic: str = "t") -> list[TopicPartition]:
-    """The first partitions of a topic."""
     return [TopicPartition(topic, number) for number in range(count)]
 
 
 def test_a_dead_leader_is_asked_once_and_costs_only_its_own() -> None:
-    """Of 25 chunks queued for a dead leader few are sent; all its partitions say so, all others are answered."""
     dead, alive = partitions(100, "dead"), partitions(100, "alive")
     leaders = dict.fromkeys(dead, DEAD) | dict.fromkeys(alive, ALIVE)
     client = Client(leaders)
@@ -113,7 +109,6 @@ def test_no_call_spans_two_leaders_or_names_a_partition_twice() -> None:
     ],
 )
 def test_no_sentinel_leaves_the_kafka_rooms(result: tuple[int, int, int | None], answer: Answer) -> None:
-    """-1 becomes None, -1001 a reason, milliseconds seconds, and times beyond every calendar its end."""
     offset, timestamp, epoch = result
     one = SimpleNamespace(offset=offset, timestamp=timestamp, leader_epoch=epoch)
     assert answer_at(answers_of([one]), 0) == answer

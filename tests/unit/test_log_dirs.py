@@ -27,12 +27,10 @@ class Answered(LogDirsClient):
 
 
 def topics(*given: tuple[str, list[SimpleNamespace]]) -> list[SimpleNamespace]:
-    """Topics of an answer."""
     return [SimpleNamespace(name=name, partitions=partitions) for name, partitions in given]
 
 
 def log(partition: int, size: int, *, future: bool = False) -> SimpleNamespace:
-    """The log of one partition."""
     return SimpleNamespace(partition_index=partition, partition_size=size, is_future_key=future)
 
 
@@ -58,7 +56,6 @@ def test_logs_of_all_disks_are_added_up_beside_what_is_being_moved(offline: int,
 
 
 def test_a_reason_for_all_partitions_is_that_of_the_answer() -> None:
-    """Of sizes without a right as well."""
     client = Answered(SimpleNamespace(error_code=0, results=[]))
     assert client.log_sizes(WANTED, 1).missing is Reason.UNAUTHORIZED
     client.answer = SimpleNamespace(error_code=31, results=[])

@@ -88,18 +88,15 @@ def polled(brokers: Brokers, partitions: Mapping[TopicPartition, tuple[int, ...]
 
 
 def of(seen: Seen, key: TopicPartition) -> Inspected:
-    """What it tells of a partition of the last poll."""
     return sizes_of(seen.results(seen.metadata)).get(key, Inspected())
 
 
 @pytest.fixture
 def brokers() -> Brokers:
-    """The cluster."""
     return Brokers(ManualClock())
 
 
 def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers) -> None:
-    """One copy is the leader's; on disk are all."""
     seen = polled(brokers, {A: (2, 1), B: (1, 3)})
     inspection = seen.inspect()
     assert (inspection.lookups, inspection.failures) == ({LOG_DIRS: 4}, {})
@@ -108,7 +105,6 @@ def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers
 
 
 def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
-    """Sums that it has a part in are unknown, what its neighbours lead is exact, and the reason is counted for each."""
     brokers.sizes = {1: {A: 50}, 2: Reason.TIMED_OUT}
     seen = polled(brokers, {A: (1, 2), B: (2,)})
     inspection = seen.inspect()
@@ -118,7 +114,6 @@ def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
 
 
 def test_a_topic_has_a_size_once_every_partition_has(brokers: Brokers) -> None:
-    """After half a round, and once an answer is too old, what the other broker holds is no size of the topic."""
     brokers.seconds = INTERVAL
     seen = polled(brokers, {A: (1,), B: (2,)})
     unknown: list[int | None] = [None, None]
@@ -131,7 +126,6 @@ def test_a_topic_has_a_size_once_every_partition_has(brokers: Brokers) -> None:
 
 
 def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
-    """Under another topic id no size of the old one is shown."""
     seen = polled(brokers, {A: (1,)})
     seen.inspect()
     assert of(seen, A) == Inspected(101, 101)
@@ -140,7 +134,6 @@ def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
 
 
 def test_what_nobody_asked_for_long_is_shown_no_more(brokers: Brokers) -> None:
-    """Where inspections fail altogether, what was found goes after four intervals, not before."""
     seen = polled(brokers, {A: (1,)})
     seen.inspect()
     brokers.problem = "kafka-python is not installed"
@@ -152,7 +145,6 @@ def test_what_nobody_asked_for_long_is_shown_no_more(brokers: Brokers) -> None:
 
 
 def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(brokers: Brokers) -> None:
-    """Slow answers cut it short; those that were left out come first in the next one."""
     brokers.seconds = INTERVAL / 2
     seen = polled(brokers, {TopicPartition("orders", number): (number,) for number in (1, 2, 3)})
     seen.inspect()

@@ -17,7 +17,6 @@ log = logging.getLogger("exporter.test")
 
 
 def test_text_from_elsewhere_cannot_forge_an_event_or_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """Control characters are escaped, in messages and in tracebacks, and further lines of an event are indented."""
     set_up_logging("info", "text")
     forged = "2026-01-01T00:00:00Z ERROR it"
     log.warning("the broker said %s", f"no\r\x1b[2Jyes\x9b31m\x7f\u2028\u202e\udc80, über\n{forged}")
@@ -31,7 +30,6 @@ def test_text_from_elsewhere_cannot_forge_an_event_or_steer_a_terminal(capsys: p
 
 
 def test_an_event_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever its text holds: control characters, C1 too, line separators and lone surrogates are escaped."""
     set_up_logging("info", "json")
     text = "no\r\x1b[2J\n\x85\x9b31m\x7f\u2028\u2029\u202e\udc80\U000e0001, über"
     log.warning("the broker said %s", text)
@@ -79,7 +77,6 @@ ASSUMED = f"""\
 
 @pytest.mark.parametrize(("role", "form"), [(None, "text"), ("arn:aws:iam::123456789012:role/liveness", "json")])
 def test_no_secret_of_aws_is_logged_at_debug(tmp_path: Path, role: str | None, form: str) -> None:
-    """The log holds no key, session token, signature or signed request, also where AWS's libraries log at debug."""
     (tmp_path / "sitecustomize.py").write_text(LOUD)
     iam = {"region": "eu-central-1", **({} if role is None else {"role_arn": role})}
     config = tmp_path / "prod.yaml"

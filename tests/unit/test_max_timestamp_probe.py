@@ -79,7 +79,6 @@ class Cluster:
 
 @given(logs, st.lists(st.sampled_from([OLD, NEW]), min_size=82, max_size=82))
 def test_no_kept_answer_is_wrong(times: dict[TopicPartition, list[float]], leading: list[int]) -> None:
-    """Whatever mix of brokers leads: kept answers are the true newest times, and verdicts on brokers are true."""
     cluster = Cluster(times, {key: leading[key.partition + 41 * (key.topic == "b")] for key in times})
     answers = cluster.max_timestamp()
     wrong = cluster.check()

@@ -60,7 +60,6 @@ class Cluster:
         return {resource: self._future(resource.name) for resource in resources}
 
     def log_unexplained(self, _: str, answer: BaseException) -> None:
-        """The log gets an answer without a reason."""
         self.logged.append(answer)
 
     def _future(self, name: str) -> Future[Any]:
@@ -73,13 +72,11 @@ class Cluster:
 
 
 def reader_of(cluster: Cluster, clock: ManualClock | None = None) -> MetadataReader:
-    """Read that cluster, in four calls at a time."""
     return MetadataReader(cast("Client", cluster), Scope(), clock or ManualClock())
 
 
 @pytest.mark.parametrize("hanging", [[1], [1, 2]], ids=["one", "both"])
 def test_a_broker_that_hangs_is_waited_for_once(hanging: list[int]) -> None:
-    """The calls that were under way are lost; all else is asked of another broker, and of none once that hangs too."""
     cluster = Cluster(hanging)
     metadata = reader_of(cluster).read()
     if hanging == [1]:
@@ -92,7 +89,6 @@ def test_a_broker_that_hangs_is_waited_for_once(hanging: list[int]) -> None:
 
 
 def test_a_topic_that_fails_as_nobody_foresaw_costs_itself() -> None:
-    """An error that is not librdkafka's and an answer without its parts: all other topics have their ids."""
     cluster = Cluster(hanging=[])
     bad, odd, *good = cluster.names = cluster.names[: 2 * TOPICS_PER_CALL]
     error = RuntimeError("unforeseen")
@@ -113,7 +109,6 @@ def test_an_address_of_ipv6_has_brackets() -> None:
 
 
 def test_topics_are_chosen_by_whole_names() -> None:
-    """Include and exclude match whole names; what names nothing that is allowed is told."""
     there, state = ["pick-a", "pick-b", "pick-b2", "__transaction_state"], "__transaction_state"
     chosen = Scope(["pick-.", "pick-b2", "misspelt", state], ["pick-a"])
     assert chosen.select(there) == (["pick-b", "pick-b2"], ("misspelt", state))

@@ -24,7 +24,6 @@ def verdicts(moments: np.ndarray, first: float, last: float) -> list[Verdict]:
 @pytest.mark.parametrize("at", [0, 77])
 @pytest.mark.parametrize("later", [1, -1, 3, 12])
 def test_a_job_that_moved_is_dead_at_most_in_the_silence_in_which_it_moved(later: int, at: int) -> None:
-    """Moved on a Monday or a Thursday: its next runs are runs, and no alarm."""
     moved = MOVED_WEEK * HOURS + at
     moments = records(lambda hour: (hour if hour < moved else hour - later) % 24 == 2, 16, jitter=1200.0)
     since = MOVED_WEEK + at / HOURS
@@ -35,7 +34,6 @@ def test_a_job_that_moved_is_dead_at_most_in_the_silence_in_which_it_moved(later
 
 
 def test_a_regular_job_that_dies_is_dead_as_soon_as_before() -> None:
-    """Four runs a day: past a silence of a run and a third."""
     moments = records(lambda hour: hour % 6 == 2, 9, jitter=600.0)
     last = float(moments[moments < START + 8 * WEEK + 3 * DAY][-1])
     _, dead_after = known(moments, 8).at(last, last)
@@ -46,7 +44,6 @@ def test_a_regular_job_that_dies_is_dead_as_soon_as_before() -> None:
 def test_a_nightly_run_is_dead_by_its_second_or_third_miss_whatever_the_threshold(
     skipped: set[int], missed: int
 ) -> None:
-    """Without a skip in eight weeks, and with two: at every threshold that a fleet may have, up to the highest."""
     moments = records(lambda hour: hour % 24 == 2 and hour // 24 not in skipped, 8, jitter=600.0)
     clocks = known(moments, 8).baselines.clocks()
     row, last = np.zeros(1, np.intp), float(moments[-1])
@@ -73,7 +70,6 @@ def test_runs_that_are_missed_in_a_row_are_one_pause() -> None:
 
 
 def in_bursts(seed: int) -> np.ndarray:
-    """Return records of days that are busy or silent at random."""
     busy = np.random.default_rng(seed).random(9 * 7) < 0.6
     return records(lambda hour: bool(busy[hour // 24]) and hour % 24 > 2, 9)
 

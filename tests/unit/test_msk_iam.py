@@ -28,14 +28,12 @@ def _nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the credentials of nobody."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
 
 
 @pytest.mark.usefixtures("credentials")
 def test_a_token_is_a_signed_request_to_connect_to_the_region() -> None:
-    """It is what MSK asks for: signed for kafka-cluster in this region by this key, for 15 minutes."""
     secrets: set[str] = set()
     make = TokenMaker(AwsIam("eu-central-1"), secrets)
     token, expires = make()
@@ -52,14 +50,12 @@ def test_a_token_is_a_signed_request_to_connect_to_the_region() -> None:
 
 
 def test_without_credentials_the_next_step_is_named() -> None:
-    """Where botocore finds none, the message says where they may come from."""
     with pytest.raises(ValueError, match="no AWS credentials found; next step: give the pod or instance a role, or"):
         TokenMaker(AwsIam("eu-central-1"), set())()
 
 
 @pytest.mark.usefixtures("credentials")
 def test_a_role_that_cannot_be_taken_on_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the role and what AWS's library said, without the secret; the region is the configured one."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     role = "arn:aws:iam::123456789012:role/liveness"
@@ -69,7 +65,6 @@ def test_a_role_that_cannot_be_taken_on_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_wrong_is_refused_before_anything_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt property though no token can be had; without the extra with the command that installs it."""
     iam, servers = AwsIam("eu-central-1"), {"bootstrap.servers": "127.0.0.1:9"}
     with pytest.raises(ValueError, match=r"No such configuration property: \"ssl\.ca\.loction\""):
         Client({**servers, "ssl.ca.loction": "x"}, request_timeout=1.0, aws_iam=iam)

@@ -88,7 +88,6 @@ def run(times: Sequence[float], latest: int, guess: float | None) -> tuple[float
 
 @given(st.lists(moments, min_size=1, max_size=30), st.integers(0, 3), st.none() | moments)
 def test_it_finds_the_largest_time_before_the_end_offset(times: list[float], since: int, guess: float | None) -> None:
-    """Whatever the order of times, the guess, and what was written since: exact and first, in so many look-ups."""
     latest = max(1, len(times) - since)
     newest, lookups = run(times, latest, guess)
     assert newest == max(times[:latest])
@@ -125,7 +124,6 @@ def test_what_times_out_is_asked_once_more() -> None:
 
 
 def test_a_partition_that_an_answer_leaves_out_costs_only_itself() -> None:
-    """Its search has that as its reason; its neighbour's is good."""
     searched = Searched((lambda _: None, 5, NOW), (log_of([NOW]), 1, NOW))
     assert searched.results == [Answer(reason=Reason.MISSING_ANSWER), Answer(0, NOW)]
 
@@ -143,7 +141,6 @@ makers = st.one_of(
 def test_searches_side_by_side_go_as_each_alone(
     partitions: list[tuple[Callable[[], Broker], int, float | None]],
 ) -> None:
-    """Whatever the answers to the others, each asks the same times and has the same result: a time or a reason."""
     together = Searched(*((make(), latest, guess) for make, latest, guess in partitions))
     each = [alone(make(), latest, guess) for make, latest, guess in partitions]
     assert list(zip(together.results, together.targets, strict=True)) == each

@@ -11,7 +11,6 @@ BEFORE, AT = 95 * HOUR_MICROS, 99 * HOUR_MICROS
 
 @pytest.mark.parametrize("ids", [(0, 1), (1, 0)], ids=["later id is larger", "later id is smaller"])
 def test_a_topic_created_again_with_fewer_partitions_exists_at_once(ids: tuple[int, int]) -> None:
-    """Its two partitions are there, and the three of the topic before it are not, whichever id is larger."""
     old, new = ids
     assert existing([(old, AT, True)] * 3 + [(new, AT, False)] * 2) == [False] * 3 + [True] * 2
 

@@ -55,7 +55,6 @@ def test_times_are_parsed(text: str, seconds: float, monkeypatch: pytest.MonkeyP
 def test_misuse_ends_with_2_and_names_the_option(
     arguments: Sequence[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No broker is asked for what cannot be answered."""
     assert run(["offsets", "--bootstrap-server", "127.0.0.1:1", *arguments]) == 2
     shown = capfd.readouterr()
     assert message in shown.err
@@ -96,7 +95,6 @@ def only_row(source: Logs, time: Spec | float) -> tuple[int | None, float | None
 
 
 def test_a_time_without_a_record_has_a_reason() -> None:
-    """Never written, emptied, nothing later, or unreadable: each has its own word."""
     assert only_row(Logs({KEY: (0, 0, None)}), NOON) == (None, None, State.NEVER_WRITTEN)
     assert only_row(Logs({KEY: (5, 5, None)}), NOON) == (None, None, State.EMPTY)
     assert only_row(Logs({KEY: (0, 5, NOON - 1)}), NOON) == (None, None, Gap.NO_RECORD_SINCE)
@@ -105,14 +103,12 @@ def test_a_time_without_a_record_has_a_reason() -> None:
 
 
 def test_a_record_found_has_its_own_time() -> None:
-    """Its timestamp is printed; a missing one and one in the future have a reason."""
     assert only_row(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON - 9, 3)]}), NOON - 10) == (3, NOON - 9, None)
     assert only_row(Logs({KEY: (0, 5, NOON)}, records={KEY: [(None, 3)]}), 0.0) == (3, None, State.NO_TIMESTAMP)
     assert only_row(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON + 99, 3)]}), 0.0) == (3, NOON + 99, State.FUTURE)
 
 
 def test_a_largest_timestamp_without_an_offset_has_a_reason() -> None:
-    """Not visible yet, or nothing there at all."""
     assert only_row(Logs({KEY: (0, 9, NOON)}, pending={KEY}), Spec.MAX_TIMESTAMP) == (None, None, State.PENDING)
     assert only_row(Logs({KEY: (0, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NO_TIMESTAMP)
     assert only_row(Logs({KEY: (9, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.EMPTY)
@@ -158,7 +154,6 @@ def test_a_search_that_fails_is_no_timestamp(pending: set[TopicPartition]) -> No
 
 
 def test_one_partition_that_fails_costs_itself_only() -> None:
-    """Every partition has a row for every time, in order; an undescribable topic has one without partition."""
     other, gone = TopicPartition("orders", 1), TopicPartition("gone", 0)
     source = Logs(
         {other: (0, 3, NOON), KEY: (0, 5, NOON), gone: (0, 0, None)},
@@ -193,7 +188,6 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str
 
 
 def test_an_unreadable_partition_gives_exit_code_1(listed: Callable[..., tuple[int, str, str]]) -> None:
-    """The rows are written all the same, each time once."""
     source = Logs({KEY: (0, 5, NOON)}, failures={KEY: Answer(reason=Reason.UNAUTHORIZED)})
     code, text, _ = listed(source, "table", Spec.EARLIEST, Spec.EARLIEST)
     assert (code, text.count("unauthorized")) == (1, 1)
@@ -201,7 +195,6 @@ def test_an_unreadable_partition_gives_exit_code_1(listed: Callable[..., tuple[i
 
 @pytest.mark.usefixtures("without_kafka_python")
 def test_without_kafka_python_tiers_are_an_error_of_the_cluster(listed: Callable[..., tuple[int, str, str]]) -> None:
-    """Standard error says why, and the exit code is 1."""
     code, text, errors = listed(Logs({KEY: (0, 5, NOON)}), "json", Spec.LATEST, Spec.LATEST_TIERED)
     assert (code, text) == (1, "[]\n")
     assert errors.startswith("Error: cluster prod: kafka-python is not installed, ")

@@ -56,19 +56,16 @@ class Cluster:
 
 
 def led_by(*leaders: int) -> Membership:
-    """The partitions of a topic, by the broker that leads each."""
     return membership_of({"t": {number: Partition(leader, (), ()) for number, leader in enumerate(leaders)}})
 
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """A cluster that answers both calls alike."""
     return Cluster()
 
 
 @pytest.fixture
 def batched(cluster: Cluster) -> OffsetsForTimes:
-    """The look-ups by a consumer of it."""
     return OffsetsForTimes(cast("Lookups", cluster))
 
 

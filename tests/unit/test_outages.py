@@ -51,7 +51,6 @@ def maxima_of(is_out: Callable[[int, int], bool]) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def maxima() -> pa.Table:
-    """One topic a week was out."""
     return maxima_of(lambda week, topic: topic == week % OUT)
 
 
@@ -85,7 +84,6 @@ def test_known_outages_are_counted_as_such_and_fit_no_threshold(maxima: pa.Table
 
 @pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"late": 6.0}])
 def test_an_outage_explains_its_own_topics_and_time_only(maxima: pa.Table, changed: dict[str, object]) -> None:
-    """A part of a name, another cluster, and a time after the silence leave the alarm false."""
     as_they_were = of_topics(maxima)
     assert of_topics(maxima, [outage(1, **changed)]) == as_they_were  # type: ignore[arg-type]
 
@@ -103,7 +101,6 @@ def test_topics_that_the_configuration_decides_on_make_no_threshold_and_no_false
 def test_an_override_that_is_not_in_force_for_a_topic_leaves_its_weeks_in(
     maxima: pa.Table, changed: dict[str, object]
 ) -> None:
-    """A part of a name, another cluster, and a mute that is over change nothing."""
     given: dict[str, object] = {"topics": r"orders\..*", "muted_until": NOW.timestamp() + 1.0, **changed}
     assert of_topics(maxima, overrides=[TopicOverride(**given)]) == of_topics(maxima)  # type: ignore[arg-type]
 

@@ -20,10 +20,6 @@ RETIRED = TopicOverride(r"old\..*", retired=True)
 
 
 def test_the_first_override_in_force_counts() -> None:
-    """Order decides between several; a mute that is over makes room for the next.
-
-    Neither a part of a name nor another cluster's topic is meant.
-    """
     in_prod, all_else = replace(LIMIT, cluster="prod"), replace(RETIRED, topics=".*")
     overrides = Overrides([MUTED, in_prod, all_else])
     assert overrides.get("prod", "orders", 999.9) == MUTED
@@ -81,14 +77,12 @@ def test_a_limit_holds_what_polls_prove_too_little_of() -> None:
 
 
 def test_without_any_poll_a_limit_judges_nothing() -> None:
-    """A partition that was never read is learning, also where the configuration sets a limit."""
     assert overrule(None, LIMIT, 0.0).verdict is Verdict.LEARNING
     assert overrule(None, MUTED, 0.0).verdict is Verdict.MUTED
     assert overrule(None, RETIRED, 0.0).verdict is Verdict.RETIRED
 
 
 def test_each_override_judges_the_partitions_of_its_topics_alone() -> None:
-    """Limits, a mute and a retirement side by side: every row is judged as it would be alone, and others as ever."""
     overrides = {
         "orders": LIMIT,
         "muted": MUTED,

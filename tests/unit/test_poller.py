@@ -40,7 +40,6 @@ class Polled:
 
 
 def test_a_partition_that_cannot_be_read_keeps_what_it_was() -> None:
-    """The last reading of its offsets goes along for as long as none is made, not into another topic of its name."""
     polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}))
     first = polled.poll()[A]
     assert first.before is None
@@ -93,7 +92,6 @@ def test_a_failing_answer_about_the_newest_record_leaves_no_timestamp() -> None:
 
 
 def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> None:
-    """Its partitions stay, unreadable with the topic's reason; the advance since is counted at the next good poll."""
     polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)}))
     polled.poll()
     good = polled.clock.time
@@ -110,7 +108,6 @@ def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> 
 
 @pytest.mark.parametrize("step", [86_400.0, -86_400.0, 60.0])
 def test_a_clock_that_is_set_changes_no_silence(step: float, caplog: pytest.LogCaptureFixture) -> None:
-    """What was seen before is moved to the new clock, and a line says so; a failed poll in between changes nothing."""
     polled = Polled(source := TableSource({A: (0, 5, None)}))
     polled.poll()
     source.offsets[A] = (0, 6, None)
@@ -127,7 +124,6 @@ def test_a_clock_that_is_set_changes_no_silence(step: float, caplog: pytest.LogC
 
 
 def test_earliest_is_asked_in_turns() -> None:
-    """Each partition is asked at least every interval, spread over the polls, and at once where its end fell."""
     keys = [TopicPartition("a", number) for number in range(100)]
     polled = Polled(source := TableSource(dict.fromkeys(keys, (0, 5, 100.0))), earliest_polls=10)
     for _ in range(21):
@@ -169,7 +165,6 @@ def test_a_topic_that_one_answer_leaves_out_is_no_other_topic() -> None:
 
 
 def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
-    """What is known follows a partition to its new row; a new one, or one that was gone, begins without a past."""
     other, added = TopicPartition("z", 0), TopicPartition("a", 2)
     polled = Polled(source := TableSource({A: (0, 5, 100.0), B: (0, 6, 200.0), other: (0, 7, 300.0)}))
     polled.poll()

@@ -37,7 +37,6 @@ def shown(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> tuple[Screen, S
 
 
 def test_a_long_stage_says_in_a_log_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each line has the seconds so far; the last one says what the stage did, and nothing follows it."""
     out, errors = shown(monkeypatch, terminal=False)
     with Progress(status_seconds=0.01).stage("baselines") as results:
         assert out.several.wait(60)
@@ -49,7 +48,6 @@ def test_a_long_stage_says_in_a_log_that_it_goes_on(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_terminal_shows_the_running_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are on standard error; standard output has the stage's own line only."""
     monkeypatch.setenv("TERM", "xterm")
     out, errors = shown(monkeypatch, terminal=True)
     with Progress(status_seconds=0.01).stage("verdicts") as results:

@@ -32,7 +32,6 @@ def publish(history: Path, *rows: Expectation, **pointer: object) -> None:
 
 
 def loaded(history: Path) -> tuple[Expectations, Publication]:
-    """Read what is published, which can be read."""
     expectations = Expectations(history)
     assert expectations.refresh()
     assert expectations.published is not None
@@ -40,14 +39,12 @@ def loaded(history: Path) -> tuple[Expectations, Publication]:
 
 
 def test_nothing_published_is_not_a_problem(tmp_path: Path) -> None:
-    """Before the first rollup there is neither a set nor an error."""
     expectations = Expectations(tmp_path)
     assert not expectations.refresh()
     assert (expectations.published, expectations.problem) == (None, None)
 
 
 def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) -> None:
-    """Times become Unix seconds and what is not known stays None."""
     publish(tmp_path, ROW)
     expectations, published = loaded(tmp_path)
     row = rows_in(published.rows)["prod", "orders", 3]
@@ -71,7 +68,6 @@ def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) 
 def test_an_unusable_set_is_named_and_the_last_good_one_stays(
     tmp_path: Path, pointer: dict[str, object], message: str
 ) -> None:
-    """The problem names file, rule and value; what was read before stays in force."""
     publish(tmp_path, ROW)
     expectations, published = loaded(tmp_path)
     publish(tmp_path, ROW, **pointer)
@@ -104,7 +100,6 @@ def test_what_no_rollup_publishes_costs_the_set(tmp_path: Path, name: str, value
 def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each kind of damage is said once, in a line, and over with the next good pointer."""
     publish(tmp_path, ROW)
     expectations, good = loaded(tmp_path)
     damage(tmp_path / "published" / "current.json", how)

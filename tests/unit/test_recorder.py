@@ -82,23 +82,19 @@ class Bench:
         }
 
     def records(self) -> int:
-        """Those in all windows."""
         return sum(row["records"] for row in self.rows("windows"))
 
 
 def starts(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return when each interval began."""
     return [row["window_start"].timestamp() for row in rows]
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """A poller with history behind it, in an empty folder."""
     return Bench(tmp_path)
 
 
 def test_only_partitions_that_advanced_have_a_window(bench: Bench) -> None:
-    """Volume follows activity: the idle partition costs no row."""
     bench.polls(0, 3, 4)
     bench.flush()
     (window,) = bench.rows("windows")
@@ -109,7 +105,6 @@ def test_only_partitions_that_advanced_have_a_window(bench: Bench) -> None:
 
 
 def test_windows_are_cut_at_the_wall_clock(bench: Bench) -> None:
-    """Intervals are aligned; the first starts with the first poll, and none holds another's advance."""
     bench.polls(*[1] * 13)
     bench.flush()
     windows = bench.rows("windows")
@@ -162,7 +157,6 @@ def test_polls_that_could_read_nothing_are_not_counted_twice(bench: Bench) -> No
 
 
 def test_inventory_is_written_at_start_and_on_change(bench: Bench) -> None:
-    """The first poll lists every partition; topics made again, with another owner or deleted are listed when seen."""
     for owner in ("team-a", "team-a", "team-b"):
         bench.source.owners["orders"] = owner
         bench.poll(gained=1)
@@ -208,7 +202,6 @@ def test_a_partition_unreadable_when_listed_is_listed_again_once_read(bench: Ben
 
 
 def test_an_unwritable_spool_keeps_the_rows_and_writes_them_later(bench: Bench) -> None:
-    """Nothing is lost while the folder cannot be written; a flush that leaves rows behind is an error."""
     bench.poll(gained=1)
     spool, moved = bench.folder / "spool", bench.folder / "moved"
     spool.rename(moved)
@@ -224,7 +217,6 @@ def test_an_unwritable_spool_keeps_the_rows_and_writes_them_later(bench: Bench) 
 
 
 def test_a_folder_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
-    """The message names the setting, the user, the folder that cannot be written and the next step."""
     (tmp_path / "file").write_text("")
     user, at = rf"\(user id {os.getuid()}\)", re.escape(repr(str(tmp_path / "file" / "spool" / "windows")))
     rule = rf"history\.folder .*file' must be a folder that this process {user} can write to, and {at} is not: Not a "
@@ -265,7 +257,6 @@ def test_only_ingested_files_expire(bench: Bench, monkeypatch: pytest.MonkeyPatc
 
 
 def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """Windows are counted by cluster; coverage and inventory that go with them stand in the log too."""
     bench.polls(0, 1)
     bench.flush()
     spool = Spool(bench.folder, "exporter-1")
@@ -314,7 +305,6 @@ def test_a_full_spool_keeps_no_coverage_whose_windows_it_drops(
 
 
 def test_rows_given_up_for_memory_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Every kind of row that an unwritable folder costs stands in the log, windows in the counter as well."""
     bench = Bench(tmp_path, max_pending=1)
     (bench.folder / "spool").rename(bench.folder / "moved")
     bench.poll()

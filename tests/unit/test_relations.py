@@ -22,7 +22,6 @@ NOW = 1_772_539_200.0
 
 
 def rows_due(known: Relations, ago: float, topics: Mapping[str, TopicInfo]) -> list[dict[str, Any]]:
-    """The rows due so long before now, as a file holds them."""
     rows = known.take_due(topics, NOW - ago)
     return [] if rows is None else rows.to_pylist()
 
@@ -85,7 +84,6 @@ def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *
 
 
 def test_the_first_readers_are_named_and_all_are_counted() -> None:
-    """A reader that takes the place of another is news; past 20 names the rest is only counted."""
     known = Relations("prod", "exporter-a")
 
     def due_rows(ago: float, *names: str) -> list[tuple[int | None, str | None]]:

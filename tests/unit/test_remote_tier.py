@@ -88,7 +88,6 @@ def watch(
     rate: float = 100.0,
     times: Callable[[], AbstractContextManager[TimeIndex]] | None = None,
 ) -> TierWatch:
-    """Watch, with the table as both clients."""
     return TierWatch(
         "c",
         tiers.clock,
@@ -109,7 +108,6 @@ class Facts(NamedTuple):
 
 
 def facts(seen: TierWatch, key: TopicPartition, topic_id: str, latest: int) -> Facts:
-    """Return what is known of one partition of ``tiered``."""
     numbers = [TopicPartition("tiered", number) for number in range(4)]
     table = poll({each: reading(latest=latest) for each in numbers}, topic_id).table
     found = seen.facts(table, np.array([key.partition]))
@@ -119,12 +117,10 @@ def facts(seen: TierWatch, key: TopicPartition, topic_id: str, latest: int) -> F
 
 @pytest.fixture
 def tiers() -> Tiers:
-    """Both clients."""
     return Tiers(ManualClock())
 
 
 def test_the_newest_time_is_kept_until_the_end_offset_moves(tiers: Tiers) -> None:
-    """Found once, it is shown at every poll at no cost; at another end offset it is unknown again."""
     seen = watch(tiers)
     seen.accept(poll({A: reading()}))
     assert facts(seen, A, "id-1", 5) == Facts()
@@ -158,7 +154,6 @@ def test_what_is_looked_up(tiers: Tiers, key: TopicPartition, polled: Reading, l
 
 
 def test_a_topic_that_is_deleted_or_made_again_inherits_nothing(tiers: Tiers) -> None:
-    """Under another topic id neither offsets nor times of the old one are shown."""
     seen = watch(tiers, specs=[EARLIEST_LOCAL, LATEST_TIERED])
     seen.accept(poll({A: reading()}))
     seen.sweep()
@@ -169,7 +164,6 @@ def test_a_topic_that_is_deleted_or_made_again_inherits_nothing(tiers: Tiers) ->
 
 
 def test_a_failed_look_up_is_no_number_and_is_counted(tiers: Tiers) -> None:
-    """The gauge and the time of that partition are unknown; its neighbour is exact; the reasons add up."""
     seen = watch(tiers, specs=[EARLIEST_LOCAL, LATEST_TIERED])
     seen.accept(poll({A: reading(), B: reading()}))
     seen.sweep()

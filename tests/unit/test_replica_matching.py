@@ -38,7 +38,6 @@ def default(alias: str, *, exclude: tuple[str, ...] = ()) -> ReplicaNames:
     ],
 )
 def test_what_mirrormaker_keeps_for_itself_is_no_replica(topic: str) -> None:
-    """Heartbeats, checkpoints, offset syncs and internal topics are not compared."""
     assert default("prod").replica_of(topic) is None
 
 
@@ -69,12 +68,10 @@ def known(
 
 
 def found_faults(naming: ReplicaNames, source: Metadata, target: Metadata) -> list[str]:
-    """The faults of a pair."""
     return find_faults("east", "west", PartitionPairs.match(naming, source, target))
 
 
 def test_faults_name_the_topics_and_the_next_step() -> None:
-    """No match, two sources, unequal partitions and stamped replicas are reported; of a good pair nothing is."""
     naming = default("e")
     [none] = found_faults(naming, known("a"), known("x"))
     expected = (
@@ -91,7 +88,6 @@ def test_faults_name_the_topics_and_the_next_step() -> None:
 
 
 def test_partitions_of_the_same_number_are_paired() -> None:
-    """A number on one side only has no row on the other; a topic with two sources is paired with neither."""
     naming = ReplicaNames.compile(r"([^-]*)(-\d)?", r"e\1", [".*"], ["m"])
     source, target = known("a", "m-1", "m-2", "other", numbers={"b": [0, 2]}), known("ea", "em", numbers={"eb": [0, 1]})
     paired = PartitionPairs.match(naming, source, target)

@@ -47,7 +47,6 @@ class Pair:
             self.clock.time += 1
 
     def reading(self, *, after: float = 10) -> ReplicaReading:
-        """Poll both, and return what is found."""
         self.poll(after=after)
         return replica_readings(self.found[-1])[REPLICA]
 
@@ -63,7 +62,6 @@ def test_a_replica_is_held_against_what_its_source_had_before() -> None:
 
 
 def test_a_topic_made_again_is_a_new_one() -> None:
-    """What was remembered of the topic before it says nothing of the one that bears its name now."""
     pair = Pair([T0 - 9, T0 - 8], copied=2)
     pair.reading()
     pair.times += [T0 + 20, T0 + 21]
@@ -91,7 +89,6 @@ class Watched:
 
 
 def compared(state: ReplicaState = ReplicaState.BEHIND) -> Comparison:
-    """A comparison of one partition."""
     return comparison_of({REPLICA: ReplicaReading(state, 90.0, 3)})
 
 

@@ -52,13 +52,11 @@ def finding(partition: int | None, verdict: str, dead_for: timedelta = HOUR, sta
 
 
 def judged(*findings: StreamFinding, key: TopicKey = KEY, partitions: int | None = None) -> list[Entry]:
-    """Rows of one topic."""
     count = partitions or sum(1 for each in findings if each.partition is not None)
     return [Entry(*key, count, 0, (each,)) for each in findings]
 
 
 def topics(**verdicts: str) -> list[Entry]:
-    """Rows of topics of one partition, by name."""
     rows = [judged(finding(None, of), key=TopicKey("prod", name, None), partitions=1) for name, of in verdicts.items()]
     return [row for of_topic in rows for row in of_topic]
 
@@ -155,7 +153,6 @@ def _place(row: StreamFinding) -> str:
 
 
 def test_single_partitions_stand_apart_from_dead_topics_and_old_deaths_from_new_ones() -> None:
-    """A dead topic speaks for all of its partitions; those of a live one stand by the week of their death."""
     dead = judged(finding(None, "dead"), *(finding(n, "dead", dead_for=n * DAY) for n in range(12)))
     assert places(build_report(facts(dead))) == {"newly-dead": [("topic", ())]}
     old = judged(
@@ -179,7 +176,6 @@ def test_what_was_not_dead_a_week_ago_or_died_since_is_news() -> None:
 
 
 def test_ten_thousand_deaths_stay_readable_and_are_complete_in_the_json() -> None:
-    """The page and the Markdown show the first and count the rest; the JSON has the evidence of each."""
     many = judged(*(finding(n, "dead") for n in range(5000)))
     report = build_report(facts([*many, *topics(**{f"t{n:04}": "dead" for n in range(5000)})]))
     html, markdown, document = forms(report)
@@ -193,7 +189,6 @@ def test_ten_thousand_deaths_stay_readable_and_are_complete_in_the_json() -> Non
 
 
 def test_no_evidence_can_inject_markup_into_the_page() -> None:
-    """Tags, quotes and entities in names and evidence arrive as text."""
     hostile = "<img src=x onerror=alert(1)>\"'</style><script>&lt;"
     rows = judged(
         replace(finding(None, "dead"), evidence=hostile, reason=hostile, state="unreadable"),
@@ -279,7 +274,6 @@ def test_candidates_tell_what_deleting_wins_back_and_how() -> None:
 
 
 def test_an_owner_has_a_page_with_nothing_of_others() -> None:
-    """Sections, candidates and counts are those of the owner; names that are no file names give one all the same."""
     owners = {"a": "team-a", "b": "../../etc/passwd", "c": "Team-A"}
     report = build_report(facts(topics(a="dead", b="dead", c="dead"), owners=owners, drops=("a drop",)))
     by_owner = {part.owner: part for part in report.owners}
@@ -296,7 +290,6 @@ def test_an_owner_has_a_page_with_nothing_of_others() -> None:
 
 
 def test_every_list_that_is_cut_says_so() -> None:
-    """Owners to choose from, lists and what a search looks through: each names what it leaves out."""
     names = [f"t{number:03}" for number in range(320)]
     found = facts(topics(**dict.fromkeys(names, "dead")), owners={name: f"owner-{name}" for name in names})
     report = build_report(found)
@@ -309,7 +302,6 @@ def test_every_list_that_is_cut_says_so() -> None:
 
 
 def test_moments_are_shown_in_the_zone_that_was_asked_for() -> None:
-    """Pages name the zone with each moment; the JSON stays in UTC."""
     html, _, document = forms(build_report(facts(judged(finding(None, "dead"))), zone=ZoneInfo("Asia/Kolkata")))
     assert "Tue 2026-03-03 17:30 IST" in html
     assert "times in Asia/Kolkata" in html
@@ -318,7 +310,6 @@ def test_moments_are_shown_in_the_zone_that_was_asked_for() -> None:
 
 
 def test_links_are_there_where_they_are_configured() -> None:
-    """A topic leads to its page of the exporter; without links there is no address in the page at all."""
     report = build_report(facts(judged(finding(None, "dead"), key=TopicKey("prod", "a/b", None))))
     assert "http" not in re.sub(r"http-equiv", "", render_html(report))
     of_topic = "https://grafana.example/t?topic={topic}&cluster={cluster}"
@@ -330,7 +321,6 @@ def test_links_are_there_where_they_are_configured() -> None:
 
 
 def test_what_was_dead_before_monitoring_began_has_a_section_of_its_own_oldest_first() -> None:
-    """The sentence counts them, the page shows their bytes, and one that is written again has come back."""
     polled = AS_OF - 2 * HOUR
     names = ("lately", "long-ago", "watched")
     rows = []

@@ -27,7 +27,6 @@ def small_disk() -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_disk")
 def test_a_full_disk_leaves_the_page_before_it(tmp_path: Path) -> None:
-    """The page no longer fits: the earlier one stays, whole, and no draft of it is left."""
     (tmp_path / "liveness.html").write_text("before")
     with pytest.raises(OSError, match="too large"):
         write_files(build_report(facts(topics(**{f"t{n}": "dead" for n in range(20)}))), tmp_path)

@@ -30,7 +30,6 @@ def test_a_share_of_100_per_cent_means_all(part: float, text: str) -> None:
 @example("http://evil.example https://evil.example www.evil.example me@evil.example")
 @example("a\nb\r\n\n# c\u2028d\x85e")
 def test_markdown_shows_any_text_as_it_is_in_a_line_and_in_a_table(text: str) -> None:
-    """Whatever text stands in a name or an evidence line, Markdown renders that text and nothing else."""
     expected = f"x{visible(text)}x"
     escaped = f"x{markdown(text)}x"
     assert _texts(GFM.render(f"- {escaped}\n")) == ("li", expected)
@@ -39,7 +38,6 @@ def test_markdown_shows_any_text_as_it_is_in_a_line_and_in_a_table(text: str) ->
 
 
 def test_text_that_hides_or_reorders_is_made_visible() -> None:
-    """Control characters and direction marks become replacement characters, line breaks become spaces."""
     assert visible("a\x00b\u202ec\x1b[31md\ne\tf\ud800") == "a\ufffdb\ufffdc\ufffd[31md e f\ufffd"
 
 
@@ -85,7 +83,6 @@ def _texts(html: str) -> tuple[str, str]:
 
 
 def test_only_a_name_that_kafka_allows_is_put_into_a_command() -> None:
-    """A shell never gets a name that could be more than one."""
     assert delete_command("a.b") == "kafka-topics --bootstrap-server \"$BOOTSTRAP\" --delete --topic 'a\\.b'"
     for name in ("a'; rm -rf /", "a b", "", "x" * 250):
         assert delete_command(name) is None

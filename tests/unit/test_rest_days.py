@@ -22,7 +22,6 @@ offsets = st.floats(0.0, 3 * WEEK)
 
 
 def rest(since: float, until: float) -> Rest:
-    """A rest that was seen."""
     return Rest(since, until, "a holiday", seen=True)
 
 
@@ -100,7 +99,6 @@ def test_a_rest_that_was_seen_is_whole_whatever_the_zone_of_the_calendar(
 
 
 def test_rests_are_the_same_where_spark_sent_them() -> None:
-    """How many took part in all is known, and so is each day of the drop."""
     days = {5: ["a", "b"], 6: ["b", "c"]}
     whole = Rests((), [Drop("prod", day, len(topics), 9, frozenset(topics)) for day, topics in days.items()], 30)
     sent = pickle.loads(pickle.dumps(whole))  # noqa: S301 - Spark sends it so
@@ -140,7 +138,6 @@ def fleet(topics: int = 60, days: int = 84) -> np.ndarray:
 
 
 def found_in(active: np.ndarray, *, covered: np.ndarray | None = None) -> dict[int, list[int]]:
-    """Return the drops of all days, by day."""
     days = active.shape[1]
     there = np.ones(days, np.bool_) if covered is None else covered
     found = drop_days(active, np.zeros(len(active), np.int64), there, range(days))

@@ -95,7 +95,6 @@ def verdicts_while_it_lives(moments: np.ndarray, first_week: int, last_week: int
 
 
 def day_of_month(hour: int) -> int:
-    """Return the day of the month."""
     return datetime.fromtimestamp(START + hour * HOUR, UTC).day
 
 
@@ -249,17 +248,14 @@ def test_expected_by_follows_a_stream_that_went_from_hourly_to_daily() -> None:
 
 
 def nightly(hour: int) -> bool:
-    """Return whether a run at 02:00 is due."""
     return hour % 24 == 2
 
 
 def weekday(hour: int) -> bool:
-    """Return whether a run at 02:00 from Monday to Friday is due."""
     return hour % 24 == 2 and hour // 24 % 7 < 5
 
 
 def skipping(*nights: int) -> Active:
-    """Return a nightly run that did not come in these nights."""
     return lambda hour: nightly(hour) and hour // 24 not in nights
 
 
@@ -285,7 +281,6 @@ DUE = START + 8 * WEEK + 3 * DAY + 2 * HOUR
 def test_a_job_is_late_within_hours_and_dead_by_the_runs_that_it_missed(
     active: Active, due: float, verdicts: dict[float, str]
 ) -> None:
-    """The verdict so many seconds after the run that does not come was due."""
     moments = records(active, 9, jitter=2400.0)
     last = float(moments[moments < due - HOUR][-1])
     learned = known(moments, 8)
@@ -303,7 +298,6 @@ def test_a_job_is_late_within_hours_and_dead_by_the_runs_that_it_missed(
     ],
 )
 def test_schedules_are_named_as_people_name_them(active: Active, beginning: str) -> None:
-    """Which days, at what time, and the latest that the run ever came."""
     schedule = known(records(active, 9), 8).schedule(8)
     assert str(schedule).startswith(beginning)
     assert schedule is not None
@@ -322,7 +316,6 @@ def test_records_at_any_hour_have_no_schedule() -> None:
 
 
 def at_random(a_day: float, seed: int) -> np.ndarray:
-    """Return the moments of records that come at random, for nine weeks."""
     rng = np.random.default_rng(seed)
     return np.asarray(np.sort(START + rng.uniform(0, 9 * WEEK, rng.poisson(63 * a_day))).round())
 

@@ -101,7 +101,6 @@ def weekly(count: int) -> Baselines:
 def test_a_topic_is_judged_by_what_was_learned_once_its_override_has_ended(
     decided: dict[str, Any], silent_days: float, verdict: Verdict
 ) -> None:
-    """A limit, a mute and a retirement leave the limits and the rule of its past as they are."""
     last, overrides = NOW - silent_days * DAY, [TopicOverride("weekly", **decided)]
     found = Verdicts(
         streams([("prod", "weekly")], [0], [last], [NOW]), weekly(2), np.arange(2), NOW, overrides=overrides
@@ -112,7 +111,6 @@ def test_a_topic_is_judged_by_what_was_learned_once_its_override_has_ended(
 
 
 def judged(each: Streams, overrides: Sequence[TopicOverride] = ()) -> Verdicts:
-    """Judge streams that were steady."""
     return Verdicts(each, steady(len(each)), np.arange(len(each)), NOW, overrides=overrides)
 
 
@@ -134,7 +132,6 @@ def test_an_override_decides_as_in_the_exporter(topic: str) -> None:
 
 
 def test_a_name_that_no_override_matches_is_judged_by_what_was_learned() -> None:
-    """A part of a name, other letters and another cluster are not meant."""
     names = [("prod", "billing"), ("prod", "legacy0"), ("other", "x-test")]
     each = streams(names, [0] * 3, [NOW - HOUR] * 3, [NOW] * 3)
     assert set(judged(each, OVERRIDES).rule) == {"traffic-clock"}
@@ -235,7 +232,6 @@ def test_a_topic_has_the_state_of_all_its_partitions() -> None:
 
 
 def test_a_partition_that_follows_its_topic_has_the_figures_of_that() -> None:
-    """Limits, missed slots and score: what the exporter shows of such a partition."""
     last = [NOW - 30 * HOUR, NOW - 90 * DAY]
     each = streams([("prod", "orders")] * 2, [0, 1], last, [NOW] * 2)
     found, topic = judged(each), int(np.flatnonzero(each.whole)[0])

@@ -12,14 +12,12 @@ from exporter.service.scheduling import Scheduler
 
 @pytest.fixture
 def scheduler() -> Iterator[Scheduler]:
-    """A scheduler by the clock of the machine."""
     made = Scheduler(time.monotonic)
     yield made
     made.stop()
 
 
 def test_a_job_that_fails_is_run_again(scheduler: Scheduler, caplog: pytest.LogCaptureFixture) -> None:
-    """At once, and then at its interval: its traceback is logged under its name, and the next run comes."""
     runs = threading.Semaphore(0)
 
     def job() -> None:
@@ -35,7 +33,6 @@ def test_a_job_that_fails_is_run_again(scheduler: Scheduler, caplog: pytest.LogC
 
 
 def test_a_job_never_runs_twice_at_a_time_and_holds_up_no_other(scheduler: Scheduler) -> None:
-    """While one hangs its next runs are left out, and the others go on."""
     hangs, let_go, others, started = threading.Event(), threading.Event(), threading.Semaphore(0), []
 
     def hang() -> None:

@@ -27,7 +27,6 @@ def head(path: Path, word: str) -> list[str]:
 
 
 def load(tmp_path: Path, text: str, **environ: str) -> Settings:
-    """Load ``text`` as prod.yaml."""
     path = tmp_path / "prod.yaml"
     path.write_text(text)
     return load_settings(path, environ=environ)
@@ -45,14 +44,12 @@ def test_every_bad_file_gets_exactly_its_messages(path: Path, monkeypatch: pytes
 
 
 def test_a_file_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
-    """The one message names the file."""
     with pytest.raises(SettingsError) as caught:
         load(tmp_path, SMALLEST + "a: " + "[" * 100_000)
     assert caught.value.problems == (f"{tmp_path / 'prod.yaml'} is nested too deeply",)
 
 
 def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
-    """A cluster's name and bootstrap servers are all that must be given; the flag makes one cluster named default."""
     settings = load(tmp_path, SMALLEST)
     for name, given in (("prod", settings), ("default", load_settings(None, "host:9092"))):
         (cluster,) = given.clusters
@@ -62,7 +59,6 @@ def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
 
 
 def test_a_bootstrap_server_joins_a_file_without_clusters(tmp_path: Path) -> None:
-    """The flag may complete a file that names no cluster, and is refused beside one that does; a problem names it."""
     path = tmp_path / "prod.yaml"
     path.write_text("poll: {interval: 10s}\n")
     assert load_settings(path, "host:9092").poll.interval == 10.0
@@ -74,7 +70,6 @@ def test_a_bootstrap_server_joins_a_file_without_clusters(tmp_path: Path) -> Non
 
 
 def test_every_setting_is_read() -> None:
-    """In seconds and bytes, properties as they were written, and what a cluster has for itself."""
     settings = load_settings(CONFIG / "good" / "everything.yaml", environ={"KAFKA_PASSWORD": "p${w} # 'x'"})
     prod, archive = settings.clusters
     assert (prod.kafka["sasl.password"], prod.kafka["socket.timeout.ms"]) == ("p${w} # 'x'", "012000")
@@ -123,7 +118,6 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
 
 
 def test_options_override_the_environment(tmp_path: Path) -> None:
-    """What is given on the command line wins, and a problem with it names the option."""
     path = tmp_path / "prod.yaml"
     path.write_text(SMALLEST)
     environ = {"TOPIC_LIVENESS_BACKFILL__HORIZON": "7d"}
@@ -144,14 +138,12 @@ def test_variables_that_are_no_settings_are_left_alone(tmp_path: Path, name: str
 
 
 def test_null_is_the_default(tmp_path: Path) -> None:
-    """Of a section as of a single setting, of known ones alone."""
     assert load(tmp_path, SMALLEST + "poll: null\nhistory:\n  window: ~\n").poll.interval == 30.0
     with pytest.raises(SettingsError, match=r"overrides\[0\]\.clusters is not a known setting"):
         load(tmp_path, SMALLEST + "overrides: [{topics: a, max_silence: 1h, clusters: null}]\n")
 
 
 def test_variables_are_replaced_inside_values(tmp_path: Path) -> None:
-    """``${NAME}`` may be a part of any value, and ``$${`` is a plain ``${``."""
     text = "clusters: [{name: '${ENV}-eu', kafka: {bootstrap.servers: '${HOST}:9092', client.id: '$${x}$$'}}]"
     (cluster,) = load(tmp_path, text, ENV="prod", HOST="kafka").clusters
     assert cluster.name == "prod-eu"
@@ -159,7 +151,6 @@ def test_variables_are_replaced_inside_values(tmp_path: Path) -> None:
 
 
 def test_what_works_on_history_alone_does_not_look_at_clusters(tmp_path: Path) -> None:
-    """Without clusters neither their passwords nor their mistakes matter, and the rest is still checked."""
     path = tmp_path / "prod.yaml"
     path.write_text("clusters: [{name: prod, kafka: {sasl.password: '${UNSET}'}}]\nhistory: {folder: here}\n")
     settings = load_settings(path, with_clusters=False)
@@ -176,7 +167,6 @@ def test_what_works_on_history_alone_does_not_look_at_clusters(tmp_path: Path) -
     ids=["missing", "latin", "control"],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, rule: str) -> None:
-    """A file that is missing, not UTF-8 or not YAML is one problem that names the file."""
     path = tmp_path / "prod.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -186,21 +176,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
 
 
 def test_switchable_metrics_are_those_of_the_catalogue() -> None:
-    """metrics.partition knows exactly the switches of the catalogue."""
     switches = tuple(metric.switch for metric in PARTITION_METRICS if metric.switch is not None)
     assert get_args(PartitionMetric) == switches
 
 
 @pytest.mark.parametrize("text", ["", "s", "5 minutes", "-5s", "1h30m", "5M", "٣s", "inf", "nan", "1e999x", "0x10"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    """Anything else is refused with the rule."""
     with pytest.raises(ValueError, match="must be a duration such as 30s, 5m, 1h or 14d"):
         parse_duration(text)
 
 
 @pytest.mark.parametrize("language", ["C", "de_DE.UTF-8", None])
 def test_holidays_have_english_names_on_every_host(language: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evidence is English, whatever language the host speaks."""
     for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
     if language is not None:

@@ -19,13 +19,11 @@ SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"
 
 @given(st.floats(min_value=0, max_value=1e9) | st.integers(0, 10**9).map(float), st.integers(0, 2**60))
 def test_durations_and_sizes_round_trip(seconds: float, size: int) -> None:
-    """Each is spelled so that it reads back exactly."""
     assert parse_duration(spell_duration(seconds)) == seconds
     assert parse_size(spell_size(size)) == size
 
 
 def reload(text: str) -> Settings:
-    """Write ``text`` to a file and load that."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "settings.yaml")
         path.write_text(text, encoding="utf-8")
@@ -38,7 +36,6 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size
 @given(st.sampled_from(["no", "0123", "12:30", "${X}", "$${", "~", "a: b", "# c"]) | TEXT)
 @settings(deadline=None, max_examples=50)
 def test_any_text_round_trips(text: str) -> None:
-    """Whatever a property holds, printed as YAML and loaded again it is the same."""
     kafka = {"bootstrap.servers": "host:9092", "client.id": text}
     made = Settings.model_validate({"clusters": [{"name": "prod", "kafka": kafka}]})
     assert reload(dump_yaml(made)) == made
@@ -59,7 +56,6 @@ SECRET_PROPERTIES = [
 
 @pytest.mark.parametrize("name", SECRET_PROPERTIES)
 def test_secrets_are_masked_wherever_settings_are_shown(name: str) -> None:
-    """repr, str and the printed configuration show *** for every property that may be secret."""
     text = f"clusters: [{{name: prod, kafka: {{bootstrap.servers: host:9092, {name}: {SECRET}}}}}]"
     loaded = reload(text)
     assert loaded.clusters[0].kafka[name] == SECRET
@@ -79,7 +75,6 @@ def test_secrets_are_masked_wherever_settings_are_shown(name: str) -> None:
 )
 @settings(deadline=None, max_examples=300)
 def test_no_error_shows_a_secret(name: str, lead: str, tail: str, indent: int, style: str) -> None:
-    """However a secret is mistyped into the file, the message that refuses it does not hold it."""
     assume((lead, tail) != ("${", "}"))  # the name of a variable is no secret
     value = f"{lead}{SECRET}{tail}"
     if style == "flow":
@@ -94,7 +89,6 @@ def test_no_error_shows_a_secret(name: str, lead: str, tail: str, indent: int, s
 
 
 def test_no_error_shows_what_a_variable_holds(tmp_path: Path) -> None:
-    """The value of a variable is not shown: what was written is, as it was written."""
     path = tmp_path / "prod.yaml"
     path.write_text(SMALLEST + "poll: {interval: '${SECRET}s'}\nweb: {listen: '${SECRET}'}\n")
     with pytest.raises(SettingsError) as caught:

@@ -41,7 +41,6 @@ EVERY_FEW_HOURS = [3.0, 9.0, 15.0, 22.0, 28.0, 35.0, 41.0, 48.0, 54.0, 61.0, 67.
     ],
 )
 def test_groups_of_silences(ages: list[float], widths: list[float], streams: int, expected: list[range]) -> None:
-    """The table of cases: what began together, and what did not."""
     assert sorted(groups(ages, widths, streams)) == [list(members) for members in expected]
 
 
@@ -88,7 +87,6 @@ HOLIDAY = [2.0, 5.0, 7.5, 9.0, 14.0, 20.0, 30.0]
 def test_more_new_silences_at_once_than_chance_brings(
     ages: list[float], widths: list[float], streams: int, expected: list[int]
 ) -> None:
-    """The table of cases: a holiday on which a few records are still written, and what it is not."""
     assert overdue_at_once(ages, widths, streams) == list(expected)
 
 

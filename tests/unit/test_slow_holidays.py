@@ -19,7 +19,6 @@ from tests.unit.test_rollup_verdicts import streams
 
 
 def at(text: str) -> float:
-    """Return a moment (UTC) in Unix seconds."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 

@@ -62,7 +62,6 @@ def changed(row: Inventory, column: str, values: pa.Array | None) -> pa.Table:
 def test_columns_of_another_type_cost_their_file_only(
     spool: Spool, caplog: pytest.LogCaptureFixture, column: str, values: pa.Array | None
 ) -> None:
-    """The file and the column are named, and what the good files tell is known."""
     pq.write_table(changed(INVENTORY_ROW, column, values), spool.folder / "inventory" / "inventory-foreign.parquet")
     assert first_polls(spool) == 1
     assert f"inventory-foreign.parquet cannot be read (column {column} must be " in caplog.text

@@ -65,7 +65,6 @@ def promise(topic: str, partition: int | None, limit: float | None, last_advance
 
 
 def publish(*rows: Expectation) -> Publication:
-    """Return a published set as the exporter holds it."""
     return Publication(
         NOW - HOUR,
         NOW - HOUR + 60,
@@ -88,7 +87,6 @@ class ConfiguredSource(TableSource):
 
 
 def promised() -> Publication:
-    """Return the promises for the topic ``orders``."""
     return publish(
         promise("orders", 0, 5 * HOUR, NOW - 2 * HOUR),
         promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR),
@@ -131,7 +129,6 @@ def test_the_whole_exposition_is_a_golden_file(golden: Callable[[str, str], None
 
 
 def test_what_was_never_published_has_no_time() -> None:
-    """Before the first rollup the gauges of its time are absent, not 0, and the stale gauge says why."""
     text = monitor_of(ManualClock(NOW)).metrics().decode()
     assert "topic_liveness_expectations_stale 1.0" in text
     assert "topic_liveness_expectations_timestamp_seconds" not in text
@@ -187,7 +184,6 @@ def test_a_topic_that_cannot_be_described_keeps_its_verdict_and_is_counted() -> 
 
 
 def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """The first topics of each reason and the broker that gives no answer, in the log and on the pages."""
     clock = ManualClock(NOW)
     unread = dict.fromkeys(("e", "d", "c", "b"), Reason.NO_LEADER) | {"away": Reason.TIMED_OUT}
     source = TableSource(
@@ -216,7 +212,6 @@ NOT_READY = "not ready: no cluster has a recent good poll"
 
 
 def test_it_is_ready_while_a_good_poll_is_recent() -> None:
-    """Not before the first one, as long as its series are shown, and again with the next good one."""
     monitor, poller, source, clock = scene()
     assert monitor.ready() == (False, f"{NOT_READY}\nprod: waiting for the first poll")
     poller.poll()

@@ -258,7 +258,6 @@ def damaged(whole: bytes) -> list[bytes]:
 def test_a_damaged_state_file_is_said_and_counts_as_missing(
     limited: Life, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The exporter starts, and the first window writes a good one."""
     limited.polls(6)
     limited.history.flush(limited.clock.now())
     path = state_file(limited.folder, "prod", "exporter-1")

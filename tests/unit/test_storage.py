@@ -51,7 +51,6 @@ def test_a_uri_names_a_folder_in_object_storage(text: str, root: str, path: str)
     ],
 )
 def test_a_uri_that_names_none_is_refused_without_its_secrets(text: str, rule: str) -> None:
-    """One line with the rule; credentials in it are not repeated."""
     with pytest.raises(SettingsError) as refused:
         load_settings(None, None, {"TOPIC_LIVENESS_HISTORY__FOLDER": text}, with_clusters=False)
     assert rule in str(refused.value)

@@ -116,7 +116,6 @@ def searched(
 
 
 def ended(searches: TimeLagSearches, at: int, lookups: int) -> Search:
-    """One of the searches, as an object."""
     code, bracket = searches.outcome[at], TimestampRange(int(searches.low[at]), int(searches.high[at]))
     reasons = {outcome_code(reason): reason for reason in NoTimeLag}
     found = bracket if code == ANSWERED else reasons[int(code)]
@@ -230,14 +229,12 @@ def cold(log: Log, offsets: Sequence[int]) -> list[int]:
 
 
 def test_a_first_look_costs_a_few_lookups() -> None:
-    """On a steady topic of a week an offset of which nothing is known costs 4 look-ups at the median, 7 at most."""
     log = rising(60_000, 10.0)
     counts = cold(log, random.Random(2).sample(range(log.latest), 300))
     assert counts[150] <= 4 and counts[-1] <= 7
 
 
 def test_a_group_that_keeps_up_costs_one_lookup_a_look() -> None:
-    """A group 20 records behind a topic of ten records a second costs about one look-up a minute, not more."""
     log, known, grown = rising(60_000, 0.1), Known(), Log([], 0)
     looks = range(30_000, log.latest, 600)
     for end in looks:

@@ -93,26 +93,22 @@ class Bench:
 
 @pytest.fixture
 def bench() -> Bench:
-    """Two partitions of a record a minute."""
     return Bench()
 
 
 def lag(sweep: GroupSweep, key: TopicPartition = A, group: str = "g") -> TimeLag:
-    """The time lag of one group, where there is one."""
     found = groups_of(sweep)[group].partitions[key].time_lag
     assert found is not None
     return found
 
 
 def test_nothing_to_read_is_zero_and_costs_nothing(bench: Bench) -> None:
-    """At the end, past it, and where all that was unread was deleted, the lag is 0 without a look-up."""
     sweep = bench.measure(g={A: 100, B: GroupPartition(130, lag=0, lost=0)}, h={A: GroupPartition(10, lag=90, lost=90)})
     assert [lag(sweep), lag(sweep, B), lag(sweep, A, "h")] == [TimeLag(0.0, 0.0)] * 3
     assert bench.times.calls == []
 
 
 def test_an_offset_that_has_not_moved_is_not_asked_for_again(bench: Bench) -> None:
-    """A group that stands still costs nothing, and its lag grows with the clock, between sweeps too."""
     first = lag(bench.measure(g={A: 60}))
     calls = len(bench.times.calls)
     bench.clock.time += 3600
@@ -129,7 +125,6 @@ def test_a_group_that_had_nothing_to_read_does_not_stand(bench: Bench) -> None:
 
 
 def test_a_group_that_could_not_be_read_is_shown_as_it_was(bench: Bench) -> None:
-    """What a sweep keeps of an earlier one keeps its time lag, and nothing is asked for it."""
     groups = {"g": Group(partitions={A: GroupPartition(60, lag=40, lost=0)}, read_at=NOW)}
     first = bench.measure_groups(groups)
     calls = len(bench.times.calls)
@@ -139,7 +134,6 @@ def test_a_group_that_could_not_be_read_is_shown_as_it_was(bench: Bench) -> None
 
 
 def test_what_is_unfinished_has_no_value_and_is_gone_on_with(bench: Bench) -> None:
-    """A search that was cut short has a reason, never a number; the next look finds it with what was proved."""
     bench.most_calls = 0
     sweep = bench.measure(g={A: 60})
     assert groups_of(sweep)["g"].partitions[A].no_time_lag is NoTimeLag.UNFINISHED
@@ -160,7 +154,6 @@ def test_what_was_asked_for_longest_ago_comes_first(bench: Bench, monkeypatch: p
 
 
 def test_a_silent_leader_is_waited_for_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What else it leads is not asked for in that sweep, and says why; the next sweep asks again."""
     monkeypatch.setattr("exporter.collectors.time_lags.LOOKUPS_AT_ONCE", 1)
     bench.times.failing |= dict.fromkeys([A, B], Answer(reason=Reason.TIMED_OUT))
     sweep = bench.measure(g={A: 60, B: 60})
@@ -171,7 +164,6 @@ def test_a_silent_leader_is_waited_for_once(bench: Bench, monkeypatch: pytest.Mo
 
 
 def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
-    """It is asked once, its reason is shown, and the others are found."""
     bench.times.failing[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
     sweep = bench.measure(g={A: 60, B: 60})
     assert groups_of(sweep)["g"].partitions[A].no_time_lag is Reason.LEADER_UNREACHABLE
@@ -189,7 +181,6 @@ def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
     ids=["old records, refused", "old records, without a time", "no look-up finds the newest record"],
 )
 def test_what_look_ups_do_not_date_has_no_time_lag(bench: Bench, answer: Answer, reason: NoTimeLag | Reason) -> None:
-    """Whichever way a broker says it."""
     bench.times.failing[A] = answer
     assert bench.measure(g={A: 60}).time_lags == {reason: 1}
 
@@ -213,7 +204,6 @@ def test_a_time_without_an_answer_proves_nothing(bench: Bench) -> None:
 
 
 def test_where_the_end_is_not_known_there_is_no_time_lag(bench: Bench) -> None:
-    """The reason is that of the lag in records; a partition without a leader is not asked."""
     sweep = bench.measure(g={A: GroupPartition(60, reason=Reason.TIMED_OUT), TopicPartition("c", 0): 60})
     assert sweep.time_lags == {Reason.TIMED_OUT: 1, Reason.NO_LEADER: 1}
     assert bench.times.calls == []

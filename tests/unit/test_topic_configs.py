@@ -79,17 +79,14 @@ class Reader:
         return self.reader.read(ids)
 
     def wait(self) -> None:
-        """Wait until the broker has answered."""
         until(lambda: not any(each.name == "topic settings" for each in threading.enumerate()), "all is read")
 
 
 def ids(count: int) -> dict[str, str | None]:
-    """So many topics."""
     return {f"t-{number:03}": "id-1" for number in range(count)}
 
 
 def test_the_first_read_has_all_and_a_later_one_never_waits() -> None:
-    """At the start all calls are waited for; a topic that comes later is known at the read after its answer."""
     tested = Reader(Broker(request_timeout=5.0))
     assert len(tested.reader.read(ids(900))) == 900
     assert [len(call) for call in tested.broker.calls] == [200, 200, 200, 200, 100]
@@ -104,7 +101,6 @@ def test_the_first_read_has_all_and_a_later_one_never_waits() -> None:
 
 
 def test_a_refresh_that_fails_keeps_what_was_known() -> None:
-    """The reason is told; the settings are those of before, until the right to read them is missing."""
     tested = Reader()
     assert len(tested.read(ids(2))) == 2
     for answer, known in ((SLOW, 2), (REFUSED, 0)):
@@ -115,7 +111,6 @@ def test_a_refresh_that_fails_keeps_what_was_known() -> None:
 
 
 def test_a_call_that_cannot_be_made_costs_its_topics() -> None:
-    """The read raises nothing, and they are asked for again a minute later, not at every poll."""
     tested = Reader(Broker(broken=KafkaException(KafkaError(KafkaError._FAIL))))  # noqa: SLF001 - librdkafka's own
     assert tested.read(ids(2)) == {}
     assert tested.reader.unread() == dict.fromkeys(ids(2), Reason.OTHER)
@@ -126,7 +121,6 @@ def test_a_call_that_cannot_be_made_costs_its_topics() -> None:
 
 
 def test_a_missing_right_is_a_reason_and_not_asked_about_at_each_poll() -> None:
-    """Without DESCRIBE_CONFIGS nothing is known; it is asked for again at the next refresh."""
     tested = Reader(Broker(answer=REFUSED))
     for _ in range(10):
         assert tested.read(ids(3)) == {}

@@ -47,18 +47,15 @@ def slow_ticks(profile: list[float], start: float, end: float) -> float:
 
 
 def clock_of(profile: list[float], step: float = 0.5, mean: float = 0.0, spread: float = 1.0) -> Clocks:
-    """Return the clock of one stream."""
     return Clocks(np.array([profile]), np.array([step]), np.array([mean]), np.array([spread]))
 
 
 def ticks(clock: Clocks, start: float, end: float) -> float:
-    """Return U(start, end) of a single clock."""
     return float(clock.ticks(FIRST, np.array([start]), np.array([end]))[0])
 
 
 @given(profiles, moments, st.floats(0.0, 4 * WEEK))
 def test_ticks_are_the_integral_of_the_profile(profile: list[float], start: float, length: float) -> None:
-    """However many weeks, and wherever in the hour: the clock agrees with the sum over the hours."""
     expected = slow_ticks(profile, start, start + length)
     assert ticks(clock_of(profile), start, start + length) == pytest.approx(expected, rel=1e-9, abs=1e-6)
 
@@ -87,7 +84,6 @@ def test_the_moment_of_a_score_has_that_score(
 
 @given(profiles, moments, st.floats(0.0, 4 * WEEK), st.floats(0.0, WEEK))
 def test_a_silence_only_grows_worse(profile: list[float], last_advance: float, silence: float, more: float) -> None:
-    """As long as nothing advances, neither score nor verdict ever goes back."""
     promise = by_clock(profile)
     order = [Verdict.LIVE, Verdict.QUIET, Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED]
     now, later = last_advance + silence, last_advance + silence + more
@@ -110,7 +106,6 @@ def test_the_week_begins_on_monday_at_midnight_utc() -> None:
 
 
 def test_every_row_is_judged_by_its_own_clock() -> None:
-    """Rows asked in any order, and more than once, answer as each does alone."""
     generator = np.random.default_rng(7)
     rates, step = generator.random((50, 168)), generator.random(50) + 0.1
     mean, spread = generator.random(50), generator.random(50) + 0.3

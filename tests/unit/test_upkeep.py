@@ -79,7 +79,6 @@ def test_a_spool_that_cannot_be_kept_in_bounds_is_counted_and_shown(
 def test_an_error_in_one_step_leaves_the_other_at_work(
     upkeep_service: ServiceWithUpkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What nobody thought of is said once, by its kind and place alone; it is counted, and the spool kept in bounds."""
     quoted = secrets.token_hex()
 
     def failing(_: Expectations) -> bool:

@@ -60,13 +60,11 @@ class Shown:
 
 @pytest.fixture
 def pages() -> Shown:
-    """What the server under test shows."""
     return Shown()
 
 
 @pytest.fixture
 def server(pages: Shown) -> Iterator[WebServer]:
-    """A running server on a free port."""
     with served(pages, idle_seconds=IDLE_SECONDS) as running:
         yield running
         for gate in (pages.gate, pages.page_gate):
@@ -75,20 +73,17 @@ def server(pages: Shown) -> Iterator[WebServer]:
 
 @pytest.fixture
 def client(server: WebServer) -> Iterator[httpx.Client]:
-    """An HTTP client of the running server."""
     with httpx.Client(base_url=f"http://{server.address}", timeout=60, verify=NO_TLS) as made:
         yield made
 
 
 def connect(server: WebServer, sent: bytes = b"") -> socket.socket:
-    """A raw connection that has sent ``sent``."""
     made = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     made.sendall(sent)
     return made
 
 
 def connected(stack: contextlib.ExitStack, server: WebServer, requests: Iterable[bytes]) -> list[socket.socket]:
-    """A raw connection for each request."""
     return [stack.enter_context(connect(server, sent)) for sent in requests]
 
 
@@ -124,7 +119,6 @@ def test_the_format_is_text_and_zipped_when_asked(client: httpx.Client, accepted
 def test_healthy_tells_of_the_process_only_and_ready_of_the_first_polls(
     server: WebServer, client: httpx.Client, pages: Shown
 ) -> None:
-    """/-/healthy is 200 also while nothing was polled and /metrics hangs; /-/ready is 503 with a reason."""
     pages.is_ready = (False, "waiting for the first poll of prod")
     pages.gate.clear()
     with connect(server, SCRAPE):
@@ -136,7 +130,6 @@ def test_healthy_tells_of_the_process_only_and_ready_of_the_first_polls(
 
 
 def test_status_page_escapes_what_it_shows(client: httpx.Client, pages: Shown) -> None:
-    """Text that comes from outside cannot become markup."""
     pages.shown = Status(
         version="<b>",
         now=0.0,
@@ -168,7 +161,6 @@ def test_unknown_paths_and_methods_are_plain_text(client: httpx.Client) -> None:
 
 
 def test_a_page_that_fails_is_a_500_and_the_next_one_works(client: httpx.Client, pages: Shown) -> None:
-    """An error while a page is made costs that answer only, and its text stays in the log."""
     pages.shown = None  # type: ignore[assignment]
     failed = client.get("/")
     assert (failed.status_code, failed.text) == (500, "internal error; the log says more\n")
@@ -184,7 +176,6 @@ def test_ipv6_wildcard_serves_both_families(pages: Shown, listen: str) -> None:
 
 
 def test_half_open_requests_block_nobody_and_are_closed(server: WebServer, client: httpx.Client) -> None:
-    """With 300 clients that never finish their request, /metrics answers at once, and all 300 are closed."""
     threads = threading.active_count()
     with contextlib.ExitStack() as stack:
         silent = connected(stack, server, [b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"] * 150)
@@ -207,7 +198,6 @@ def test_a_client_that_does_not_read_is_closed(server: WebServer, pages: Shown) 
 
 
 def test_a_slow_reader_gets_the_whole_answer(server: WebServer, pages: Shown) -> None:
-    """A client that keeps taking something gets everything, however long that takes."""
     pages.exposition = b"x" * 20_000_000
     taken = 0
     with connect(server, b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as connection:
@@ -220,7 +210,6 @@ def test_a_slow_reader_gets_the_whole_answer(server: WebServer, pages: Shown) ->
 
 
 def test_a_frozen_page_cannot_pile_up_work(server: WebServer, client: httpx.Client, pages: Shown) -> None:
-    """While /metrics hangs, requests past the limit are refused with 503 and the process does not grow threads."""
     pages.gate.clear()
     threads = threading.active_count()
     with contextlib.ExitStack() as stack:
@@ -235,7 +224,6 @@ def test_a_frozen_page_cannot_pile_up_work(server: WebServer, client: httpx.Clie
 
 
 def test_a_scrape_waits_for_no_page(server: WebServer, client: httpx.Client, pages: Shown) -> None:
-    """Requests to pages and the API that occupy all workers, and as many as may wait, hold up no scrape."""
     pages.page_gate.clear()
     paths = [b"/", b"/api/v1/clusters"] * (MAX_WAITING // 2)
     with contextlib.ExitStack() as stack:
@@ -248,7 +236,6 @@ def test_a_scrape_waits_for_no_page(server: WebServer, client: httpx.Client, pag
 
 
 def test_stop_lets_a_running_answer_finish(pages: Shown) -> None:
-    """An answer in the making when the server stops is still delivered; new connections are refused."""
     pages.gate.clear()
     with contextlib.ExitStack() as stack:
         with served(pages) as running:
@@ -262,7 +249,6 @@ def test_stop_lets_a_running_answer_finish(pages: Shown) -> None:
 
 
 def test_stop_does_not_wait_for_silent_clients(pages: Shown) -> None:
-    """Idle and half-open connections do not hold the end up."""
     with contextlib.ExitStack() as stack:
         with served(pages) as running:
             connected(stack, running, [b"", b"GET /metrics HT"])

@@ -22,7 +22,6 @@ DAY = 24 * HOUR
 
 
 def test_names_are_quoted_in_addresses() -> None:
-    """Whatever a topic is called, it stays one part of the address; what is not configured has none."""
     links = Links(topic_dashboard="https://g/t?c={cluster}&t={topic}", exporter="https://e/liveness")
     assert links.dashboard_of("a b", "x&y={cluster}/<b>") == "https://g/t?c=a%20b&t=x%26y%3D%7Bcluster%7D%2F%3Cb%3E"
     assert links.page_of("a b", "x?y/../z") == "https://e/liveness/topics/a%20b/x%3Fy%2F..%2Fz"
@@ -53,7 +52,6 @@ def first_page(monitor: Monitor) -> tuple[str, list[str], str]:
 
 
 def test_the_first_page_counts_no_cluster_that_is_not_read() -> None:
-    """The headline names what is missing; a tile counts what the list behind it shows."""
     monitor, prod, test, clock = two_clusters()
     prod.poll()
     test.poll()

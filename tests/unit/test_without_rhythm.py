@@ -35,7 +35,6 @@ def reading(state: State, age_days: float | None, advanced: float | None = None)
 
 
 def assess(readings: list[Reading], *expectations: Expectation) -> Assessment:
-    """Judge the partitions of one topic."""
     keyed = {TopicPartition("orders", number): one for number, one in enumerate(readings)}
     snapshot = snapshot_of(keyed, topics_of(keyed), taken_at=NOW)
     return Detector(set_of(expectations)).assess(snapshot, NOW)
@@ -82,7 +81,6 @@ def test_a_topic_is_as_old_as_its_newest_partition(other: Reading, verdict: Verd
 
 
 def test_the_evidence_of_an_abandoned_topic_says_where_it_comes_from() -> None:
-    """The date of the newest record, since when polls saw nothing, and how many records came before."""
     keyed = {TopicPartition("orders", 0): reading(State.OBSERVED, 100)}
     snapshot = snapshot_of(keyed, topics_of(keyed), taken_at=NOW)
     facts = ClusterFacts("prod", snapshot, Detector().assess(snapshot, NOW), None, NOW)
@@ -196,7 +194,6 @@ def test_a_partition_is_dead_by_itself_only_while_its_topic_advances(other_hours
 
 
 def test_the_rollup_gives_partitions_the_verdict_of_their_topic_too() -> None:
-    """Also the evidence and the limits are those of the topic; the published ones stay their own."""
     last = [NOW - 6 * DAY, NOW - 5 * DAY]
     each = streams([("prod", "both")] * 2, [0, 1], last, [NOW, NOW])
     limits = np.array([1.0, 1.0, 30.0]) * DAY
@@ -212,7 +209,6 @@ def test_the_rollup_gives_partitions_the_verdict_of_their_topic_too() -> None:
 
 @pytest.mark.parametrize("hours", [[6, 18], [0, 6, 12, 18], [8, 9, 17, 18]])
 def test_missed_hours_are_as_many_as_the_runs_at_fixed_hours_that_did_not_come(hours: list[int]) -> None:
-    """After eight weeks of runs at fixed hours three days without any miss one less than their runs, up to one more."""
     moments = START + np.sort([day * DAY + hour * HOUR + 600.0 for day in range(56) for hour in hours])
     learned = known(moments, 8).baselines
     last = float(moments[-1])
@@ -239,6 +235,5 @@ def test_limits_of_few_gaps() -> None:
 
 @given(st.integers(0, 400), st.floats(0, 400), st.floats(2, 9))
 def test_limits_are_in_order_and_at_least_a_day(gaps: int, days: float, score: float) -> None:
-    """Whatever is known, suspect comes first, after a day at least."""
     suspect, dead = find_limits(np.array([float(gaps)]), np.array([days * DAY]), min(score, 2.5), score)
     assert DAY <= suspect[0] <= dead[0] < np.inf
