@@ -4,11 +4,10 @@ import io
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ import yaml
 from click.testing import CliRunner
 
 from exporter.cli import run, topic_liveness
-from tests.plain_http import get
+from tests.integration.serving import Exporter
 from tests.programs import Call
+from tests.waiting import until
 
 Ended = subprocess.CompletedProcess[str]
 COMMAND = [sys.executable, "-m", "exporter"]
@@ -44,55 +44,6 @@ def ran(folder: Path, *command: str | Path, environ: Mapping[str, str] | None = 
     return subprocess.run(
         command, check=False, cwd=folder, env=environment(**environ or {}), text=True, timeout=60, **given
     )
-
-
-def cli(folder: Path, *arguments: str, **options: Any) -> Ended:
-    return ran(folder, *COMMAND, *arguments, **options)
-
-
-class Running:
-    """``topic-liveness`` in ``folder``, started and not yet ended; its standard error is read line by line."""
-
-    def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            cwd=folder,
-            env=environment(**environ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.lines: list[str] = []
-
-    def await_line(self, pattern: str) -> re.Match[str]:
-        """Read on until a line of standard error matches; an end before that fails the test."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line)
-            if match := re.search(pattern, line):
-                return match
-        raise AssertionError(f"ended with {self.process.wait()} before {pattern!r}: {self.lines}")
-
-    def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        _, rest = self.process.communicate(timeout=60)
-        self.lines += rest.splitlines(keepends=True)
-        return self.process.returncode
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
-    """Start ``topic-liveness`` in the test's folder; it is gone when the test ends."""
-    started: list[Running] = []
-
-    def begin(*arguments: str, **environ: str) -> Running:
-        started.append(Running(tmp_path, *arguments, **environ))
-        return started[-1]
-
-    yield begin
-    for running in started:
-        running.process.kill()
-        running.process.communicate()
 
 
 @pytest.mark.parametrize("command", ["", *topic_liveness.commands], ids=lambda name: name or "all")
@@ -146,7 +97,7 @@ def test_each_property_that_librdkafka_refuses_is_named_without_secrets(tmp_path
         f"  - name: b\n    kafka: {{bootstrap.servers: '{NOWHERE}',\n"
         "      security.protocol: SASL, sasl.password: hunter2}\n"
     )
-    refused = cli(tmp_path, "serve", "-c", "prod.yaml")
+    refused = ran(tmp_path, *COMMAND, "serve", "-c", "prod.yaml")
     assert refused.returncode == 2
     assert refused.stderr.startswith("Error: 2 problems in the configuration:\n  - cluster a: ")
     first, second = refused.stderr.splitlines()[1:]
@@ -158,14 +109,14 @@ def test_each_property_that_librdkafka_refuses_is_named_without_secrets(tmp_path
 def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    ended = cli(tmp_path, "check-config", "--bootstrap-server", NOWHERE, stdout=writing)
+    ended = ran(tmp_path, *COMMAND, "check-config", "--bootstrap-server", NOWHERE, stdout=writing)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        ended = cli(tmp_path, "once", "--bootstrap-server", NOWHERE, environ=SOON, stdout=full)
+        ended = ran(tmp_path, *COMMAND, "once", "--bootstrap-server", NOWHERE, environ=SOON, stdout=full)
     assert ended.returncode == 1
     assert ended.stderr.endswith("Error: the output could not be written: No space left on device\n")
     assert "Traceback" not in ended.stderr
@@ -174,7 +125,7 @@ def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
 def test_text_that_the_locale_lacks_is_escaped(tmp_path: Path) -> None:
     """Findings, groups and owners hold any character, also where a terminal shows few."""
     (tmp_path / "prod.yaml").write_text("poll: {interval: 5 Stück}", encoding="utf-8")
-    checked = cli(tmp_path, "doctor", "--config", "prod.yaml", environ={"PYTHONIOENCODING": "ascii"})
+    checked = ran(tmp_path, *COMMAND, "doctor", "--config", "prod.yaml", environ={"PYTHONIOENCODING": "ascii"})
     assert checked.returncode == 2
     assert r"got '5 St\xfcck'" in checked.stdout
     assert checked.stderr == ""
@@ -190,16 +141,19 @@ def test_metrics_are_printed_in_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.getvalue() == '{consumergroup="naïve"}'.encode()
 
 
-def test_ctrl_c_ends_a_command_with_130(start: Callable[..., Running]) -> None:
-    patient = {"TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": "30s", "TOPIC_LIVENESS_LOG__LEVEL": "debug"}
-    running = start("offsets", "--time", "latest", "--bootstrap-server", NOWHERE, **patient)
-    running.await_line("Connection refused")
-    assert running.end(signal.SIGINT) == 130
-    assert running.lines[-1] == "interrupted\n"
-    assert not any("Traceback" in line for line in running.lines)
+def test_ctrl_c_ends_a_command_with_130(tmp_path: Path) -> None:
+    patient = environment(TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="30s", TOPIC_LIVENESS_LOG__LEVEL="debug")
+    command = [*COMMAND, "offsets", "--time", "latest", "--bootstrap-server", NOWHERE]
+    with subprocess.Popen(command, cwd=tmp_path, env=patient, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        assert any("Connection refused" in line for line in waiting.stderr)
+        waiting.send_signal(signal.SIGINT)
+        _, rest = waiting.communicate(timeout=60)
+    assert waiting.returncode == 130
+    assert rest.endswith("interrupted\n") and "Traceback" not in rest
 
 
-def test_serve_ends_with_0_after_a_signal(start: Callable[..., Running]) -> None:
+def test_serve_ends_with_0_after_a_signal(tmp_path: Path) -> None:
     """Ctrl-C ends `serve` with 0 also while no broker answers; the longest durations overflow nothing meanwhile."""
     longest = "36500d"
     settings = {
@@ -211,19 +165,18 @@ def test_serve_ends_with_0_after_a_signal(start: Callable[..., Running]) -> None
         "EXPECTATIONS__MAX_AGE": longest,
         "HISTORY__ENABLED": "false",
         "OVERRIDES": f"[{{topics: a, max_silence: {longest}}}, {{topics: b, muted_until: 9999-12-31}}]",
-        "WEB__LISTEN": "127.0.0.1:0",
         "LOG__FORMAT": "json",
     }
     variables = {f"TOPIC_LIVENESS_{name}": value for name, value in settings.items()}
-    running = start("serve", "--bootstrap-server", NOWHERE, **variables)
-    address = running.await_line(r"serving (http://127\.0\.0\.1:\d+)/metrics")[1]
-    assert get(f"{address}/-/healthy").text == "healthy\n"
-    running.await_line("poll failed")
-    assert get(f"{address}/-/ready").status_code == 503
-    assert "cluster-unreachable" in get(f"{address}/").text
-    assert get(f"{address}/metrics").status_code == 200
-    assert running.end(signal.SIGINT) == 0
-    for line in running.lines:
+    with Exporter(tmp_path, NOWHERE, **variables) as serving:
+        until(lambda: "poll failed" in serving.log.read_text(), "a failed poll")
+        assert serving.page("/-/healthy").text == "healthy\n"
+        assert serving.page("/-/ready").status_code == 503
+        assert "cluster-unreachable" in serving.page("/").text
+        assert serving.page("/metrics").status_code == 200
+        serving.process.send_signal(signal.SIGINT)
+        assert serving.process.wait(60) == 0
+    for line in serving.log.read_text().splitlines():
         assert set(json.loads(line)) == {"time", "level", "logger", "message"}
 
 
@@ -242,7 +195,7 @@ def test_overrides_and_outages_that_no_argument_can_hold_reach_the_job(tmp_path:
     }
     (tmp_path / "prod.yaml").write_text(json.dumps(settings))
     path = os.pathsep.join([str(instead.parent), environment()["PYTHONPATH"]])
-    done = cli(tmp_path, "rollup", "-c", "prod.yaml", environ={"PYTHONPATH": path})
+    done = ran(tmp_path, *COMMAND, "rollup", "-c", "prod.yaml", environ={"PYTHONPATH": path})
     assert (done.returncode, done.stdout) == (0, "500\n500\n"), done.stderr
 
 

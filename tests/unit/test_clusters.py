@@ -1,7 +1,6 @@
 """Several clusters in one process know nothing of each other's troubles."""
 
 import io
-import json
 import logging
 import re
 import time
@@ -15,7 +14,6 @@ from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import PollFailure, Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
-from exporter.settings.load import load_settings
 from exporter.settings.schema import Settings
 from tests.demo.broker import free_port
 from tests.monitors import monitor_of
@@ -91,20 +89,12 @@ def test_a_sink_that_fails_costs_no_other_sink() -> None:
     assert (len(well.snapshots), well.failures) == (1, [])
 
 
-def closed(count: int, tmp_path: Path, request_timeout: str) -> Settings:
-    """Return the settings of so many clusters that are not there; each takes the whole time limit to say so."""
-    clusters = [{"name": f"c-{n}", "kafka": {"bootstrap.servers": f"127.0.0.1:{free_port()}"}} for n in range(count)]
-    environ = {
-        "TOPIC_LIVENESS_CLUSTERS": json.dumps(clusters),
-        "TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": request_timeout,
-        "TOPIC_LIVENESS_HISTORY__FOLDER": str(tmp_path),
-    }
-    return load_settings(environ=environ)
-
-
 def test_once_waits_for_the_slowest_cluster_and_not_for_the_sum(tmp_path: Path) -> None:
-    out = io.StringIO()
-    began = time.monotonic()
-    assert once(closed(6, tmp_path, "4s"), out) == 1
+    names = [f"c-{number}" for number in range(6)]
+    clusters = [{"name": name, "kafka": {"bootstrap.servers": f"127.0.0.1:{free_port()}"}} for name in names]
+    history, poll = {"folder": str(tmp_path)}, {"request_timeout": "4s"}
+    settings = Settings.model_validate({"clusters": clusters, "poll": poll, "history": history})
+    out, began = io.StringIO(), time.monotonic()
+    assert once(settings, out) == 1
     assert time.monotonic() - began < 20.0, "one after the other takes 24 s"
     assert out.getvalue().count('outcome="cluster-unreachable"} 1.0') == 6

@@ -10,7 +10,6 @@ from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.metrics.catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
-from exporter.state.monitor import Monitor
 from tests.exposed import exposed
 from tests.groups import Group, GroupPartition, sweep_of
 from tests.monitors import monitor_of
@@ -69,15 +68,10 @@ def test_members_and_state_that_are_not_known_have_no_sample() -> None:
     assert not found & {"members", "state"}
 
 
-def swept(clock: ManualClock) -> Monitor:
-    """A monitor whose clusters are swept every minute; three sweeps may be missed."""
-    return monitor_of(clock)
-
-
 def test_series_are_withdrawn_when_sweeps_stop() -> None:
     """A sweep that never ends must not look like groups that stand still."""
     clock = ManualClock()
-    monitor = swept(clock)
+    monitor = monitor_of(clock)
     monitor.take_sweep(SWEEP)
     clock.time += 5 * 60
     assert 'kafka_consumergroup_lag_sum{kafka_cluster="prod",consumergroup="billing",topic="orders"} 8' in (
@@ -95,7 +89,7 @@ UNLISTED = {Reason.TIMED_OUT: 1, Reason.NO_COORDINATOR: 17}
 
 def test_sweeps_that_never_end_well_are_counted_as_none() -> None:
     """A rule can tell that none of them did from there being no sweeps."""
-    monitor = swept(ManualClock())
+    monitor = monitor_of(ManualClock())
     monitor.take_sweep(replace(SWEEP, read=0, reason=Reason.TLS_FAILED, problem="no secure connection"))
     text = monitor.metrics().decode()
     assert 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"} 0.0\n' in text
@@ -104,7 +98,7 @@ def test_sweeps_that_never_end_well_are_counted_as_none() -> None:
 def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = ManualClock()
-    monitor = swept(clock)
+    monitor = monitor_of(clock)
     partial = replace(SWEEP, failures={Reason.UNAUTHORIZED: 2}, unlisted=UNLISTED, taken_at=1_000_060.0)
     failed = replace(SWEEP, read=0, reason=Reason.CLUSTER_UNREACHABLE, problem="no broker answers")
     for sweep in (SWEEP, partial, partial):
