@@ -232,8 +232,8 @@ EXPORTER_METRICS = describe_metrics(
             "topic_liveness_groups": "Consumer groups of the last sweep by outcome: ok, or the reason why they could "
             "not be read.",
             "topic_liveness_group_time_lags": "Committed offsets of the last sweep by outcome of their time lag: ok, "
-            "or the reason why there is none: future-timestamp, no-timestamp, past-end, unfinished, or the error of "
-            "the broker.",
+            "or the reason why there is none: future-timestamp, no-timestamp, hidden-records, past-end, unfinished, or "
+            "the error of the broker.",
         },
         (*CLUSTER, "reason"): {
             "topic_liveness_topics_without_settings": "Topics whose settings (timestamp type, retention) could not be "

@@ -40,7 +40,7 @@ class GroupSeries:
         self._read_topics = RowSeries(self._labels_of_read_topics)
         self.shown: Samples = {}
         self.without_readers: Collection[str] = ()
-        """Topics that no group reads or has read."""
+        """Topics that no group reads or has read, as was last proved."""
 
     def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
         """Take a sweep; the series of deleted groups end. ``topics`` are all watched topics."""
@@ -62,12 +62,15 @@ class GroupSeries:
         found = find_readers(sweep, names)
         counts = {metric: (found.count(role), found.known) for metric, role in _READERS.items()}
         shown |= self._read_topics.update(names, counts)
-        nobody = found.known & ~np.any([values for values, _ in counts.values()], axis=0)
-        self.shown, self.without_readers = shown, {names[row] for row in np.flatnonzero(nobody).tolist()}
+        unread = ~np.any([values for values, _ in counts.values()], axis=0)
+        proved = zip(names, found.known.tolist(), unread.tolist(), strict=True)
+        before = self.without_readers
+        self.without_readers = {name for name, known, none in proved if (none if known else name in before)}
+        self.shown = shown
 
     def withdraw(self) -> None:
         """Remove every series: the values are too old."""
-        self.shown, self.without_readers = {}, ()
+        self.shown = {}
 
     def _labels_of_groups(self, names: Sequence[str]) -> list[str]:
         return [f'{self._cluster},consumergroup="{escape(name)}"' for name in names]

@@ -99,7 +99,7 @@ class OwnerSettings(TopicSettings):
     owner: Owner
     r"""The owner; `\1` is the first group of the pattern."""
     severity: Annotated[str, require_match(r"[A-Za-z][A-Za-z0-9_-]*", "must be a word, such as warning")] | None = None
-    """Severity of TopicLivenessTopicDead; without it `warning` where no group reads the topic, else `critical`."""
+    """Severity of TopicLivenessTopicDead; without it `warning` where no group reads or has read it, else `critical`."""
 
     @model_validator(mode="after")
     def _groups_exist(self) -> Self:

@@ -36,6 +36,8 @@ class WebConfig:
     tls: ssl.SSLContext | None = None
     users: Mapping[str, str] = field(default_factory=dict)
     """User name -> bcrypt hash; empty: everybody."""
+    fixed: object = None
+    """What OpenSSL takes from the first context alone: whether there is one, and how it checks clients."""
 
 
 class WebConfigFile:
@@ -92,9 +94,11 @@ class WebConfigFile:
         """Raise WebConfigError where only a restart can take ``config``."""
         if self._current.users and not config.users:
             raise WebConfigError(f"{path} has no basic_auth_users any more: restart the exporter to serve without it")
-        if (self._current.tls is None) != (config.tls is None):
-            change = "has no tls_server_config any more" if config.tls is None else "has a tls_server_config now"
-            raise WebConfigError(f"{path} {change}: restart the exporter to serve so")
+        if self._current.fixed != config.fixed:
+            raise WebConfigError(
+                f"{path} turns TLS on or off, or has another client_auth_type, client CA or min_version: restart the "
+                "exporter to serve so"
+            )
 
     def _state(self) -> object:
         return [_state_of(file) for file in self._files]
@@ -154,6 +158,11 @@ class _Tls(_FileSection):
             context.verify_mode = ssl.CERT_REQUIRED if self.client_auth_type == _VERIFIED else ssl.CERT_OPTIONAL
         return context
 
+    def list_fixed(self, folder: Path) -> tuple[object, ...]:
+        """Return what a running server cannot change. Raises OSError."""
+        authority = self.client_ca_file and (folder / self.client_ca_file).read_bytes()
+        return self.client_auth_type, self.min_version, authority
+
 
 class _File(_FileSection):
     tls_server_config: _Tls | None = None
@@ -181,10 +190,11 @@ class _File(_FileSection):
         tls = self.tls_server_config
         try:
             context = None if tls is None else tls.context(path.parent)
+            fixed = None if tls is None else tls.list_fixed(path.parent)
         except (OSError, ValueError) as error:
             what = "cert_file, key_file or client_ca_file"
             raise WebConfigError(f"{path}: tls_server_config: {what} cannot be used: {error}") from None
-        return WebConfig(context, self.basic_auth_users)
+        return WebConfig(context, self.basic_auth_users, fixed)
 
 
 def _parse(path: Path) -> _File:

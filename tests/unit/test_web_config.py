@@ -203,9 +203,11 @@ def test_users_are_asked_for_their_password(folder: Path) -> None:
             assert get(f"http://{server.address}{path}").status_code == 401
 
 
-def test_tls_is_neither_added_nor_taken_away_without_a_restart(folder: Path) -> None:
-    """A server that was started in the clear goes on so, and says what to do."""
+@pytest.mark.parametrize("tls", ["", f"{CERT}, min_version: TLS13}}", f"{CERT}, client_auth_type: RequestClientCert}}"])
+def test_what_openssl_takes_at_the_start_alone_needs_a_restart(folder: Path, tls: str) -> None:
+    """A server goes on as it was started, says what to do, and tells the metric."""
     took: list[bool] = []
-    file = WebConfigFile(write(folder, f"basic_auth_users: {{alice: '{HASH}'}}"), took.append)
-    write(folder, f"{CERT}}}\nbasic_auth_users: {{alice: '{HASH}'}}")
-    assert file.current().tls is None and took == [False]
+    users = f"\nbasic_auth_users: {{alice: '{HASH}'}}"
+    file = WebConfigFile(write(folder, f"{CERT}}}{users}"), took.append)
+    write(folder, f"{tls}{users}")
+    assert file.current().fixed == ("NoClientCert", "TLS12", None) and took == [False]

@@ -35,6 +35,8 @@
 {{- $_ := set $rule "for" . }}
 {{- end }}
 {{- with get $changed "severity" }}
+{{- /* Else series that differ in it would be one alert, which Prometheus refuses. */}}
+{{- $_ := set $rule "expr" (printf "max without (severity) (%s)" $rule.expr) }}
 {{- $_ := set $rule.labels "severity" . }}
 {{- end }}
 {{- $_ := set $rule "labels" (mergeOverwrite $rule.labels $values.ruleLabels (get $changed "labels" | default dict)) }}
