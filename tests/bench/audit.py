@@ -79,7 +79,6 @@ class DayOne:
 
 
 def verdicts(exporter: Exporter) -> dict[str, str]:
-    """The verdict of each topic, by /metrics."""
     return {
         sample.labels["topic"]: sample.labels["verdict"]
         for sample in exporter.samples("kafka_topic_verdict{")
@@ -88,7 +87,6 @@ def verdicts(exporter: Exporter) -> dict[str, str]:
 
 
 def sections_of(report: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The topics of each section of a report."""
     return {one["key"]: [entry["topic"] for entry in one["entries"]] for one in report["sections"]}
 
 
@@ -126,7 +124,6 @@ def count_right(fleets: int, seed: int) -> None:
 
 
 def main() -> None:
-    """Read the options and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topics", type=int, default=1_000, help="how many topics")
     parser.add_argument("--partitions", type=int, default=12, help="partitions of each")

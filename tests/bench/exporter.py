@@ -272,7 +272,6 @@ def _text(held: Memory) -> str:
 
 
 def main() -> None:
-    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--real", action="store_true", help="on one real broker, in place of a fake cluster")
     parser.add_argument("--partitions", type=int, help="8000 on a real broker, else 100000; in topics of 100")

@@ -102,12 +102,10 @@ def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -
 
 
 def last_advance(exporter: Exporter) -> float | None:
-    """Return when the topic that rests last advanced, as the exporter says."""
     return exporter.value("kafka_topic_last_advance_timestamp_seconds", topic=RESTS)
 
 
 def await_polls(exporter: Exporter, polls: int) -> None:
-    """Wait until an exporter has polled so often."""
     until(lambda: (exporter.value("topic_liveness_polls_total", outcome="ok") or 0) >= polls, "polls", 120)
 
 
@@ -119,7 +117,6 @@ def await_write(history: Path) -> None:
 
 
 def unfinished(history: Path) -> Iterator[Path]:
-    """Yield the temporary files in the spool."""
     for table in TABLES.values():
         yield from (history / "spool" / table).glob(".*.parquet.*")
 
@@ -134,7 +131,6 @@ def not_written(history: Path, began: float, killed: float) -> float:
 
 
 def spooled(history: Path) -> Spooled:
-    """Read a whole spool."""
     torn, files = 0, list_finished_files(history / "spool")
     for file in files:
         try:
@@ -177,7 +173,6 @@ class Rollups:
         return Path(shutil.copytree(self.history, self._folder / name, dirs_exist_ok=True))
 
     def start(self, history: Path) -> subprocess.Popen[str]:
-        """Start a rollup in a process group of its own."""
         command = [sys.executable, "-P", "-u", "-m", "spark_rollups.job", "rollup", "--history", str(history)]
         command += ["--as-of", datetime.fromtimestamp(at(_DAYS), UTC).isoformat(), "--master", "local[2]"]
         return subprocess.Popen(
@@ -204,7 +199,6 @@ class Rollups:
         running.communicate()
 
     def rows(self, history: Path) -> dict[str, list[str]]:
-        """Return the rows of every table."""
         return {name: delta.in_order(delta.rows_of(history, name)) for name in SCHEMAS}
 
     def equal(self, history: Path) -> int:
@@ -240,7 +234,6 @@ def show_kills_of_serve(kills: int, drawn: random.Random) -> bool:
 
 
 def main() -> int:
-    """Print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", type=int, default=60, help="how often serve is killed; 0: leave it out")
     parser.add_argument("--rollup", type=int, default=15, help="how often rollup is killed; 0: leave rollups out")

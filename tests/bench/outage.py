@@ -98,7 +98,6 @@ class Watched:
 
 
 def _good(samples: list[Sample]) -> tuple[float, ...]:
-    """Return the numbers of polls and of sweeps that were good."""
     counts = {sample.name: sample.value for sample in samples if sample.labels.get("outcome") == "ok"}
     return tuple(counts.get(f"topic_liveness_{name}_total", 0.0) for name in ("polls", "group_sweeps"))
 
@@ -167,7 +166,6 @@ def survive(jars: Path, folder: Path, outages: int, kills: int, exporters: int =
 
 
 def main() -> int:
-    """Print what they survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--outages", type=int, default=6, help="how often the broker of three exporters goes")
     parser.add_argument("--kills", type=int, default=6, help="how often the Kafka client of one of them is killed")

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,7 +59,6 @@ class Job:
     pss_mib: float
 
     def rows(self) -> Rows:
-        """Return a row for each stage, and one for all."""
         rows: Rows = [("stage", "wall s", "CPU s")]
         for name, spent in {**self.stages, "in all": self.in_all}.items():
             rows.append((name, f"{spent.wall:.1f}", f"{spent.cpu:.1f}"))
@@ -136,10 +135,10 @@ def measure(partitions: int, weeks: int) -> None:
         show("on disk, with what was replaced", [("folder", "MiB"), *sizes])
 
 
-def run(name: str, history: Path, as_of: float, windows: int, streams: int, options: Sequence[str] = ()) -> Job:
+def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> Job:
     """Run the job as of a moment. Raises WrongFiguresError where it does not publish so many ``streams``."""
     moment = datetime.fromtimestamp(as_of, UTC).isoformat()
-    job = watched(name, "rollup", "--history", str(history), "--as-of", moment, *options)
+    job = watched(name, "rollup", "--history", str(history), "--as-of", moment)
     if not job.details["windows"].startswith(f"{windows} rows "):
         raise WrongFiguresError(f"{name}: {windows} windows were written, taken in were {job.details['windows']}")
     published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
@@ -169,7 +168,6 @@ def on_disk(folder: Path) -> float:
 
 
 def main() -> None:
-    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, nargs="+", default=[20_000], help="how many, twelve a topic")
     parser.add_argument("--weeks", type=int, nargs="+", default=[8], help="weeks of history before the one more day")

@@ -65,7 +65,6 @@ def say(text: str) -> None:
 
 
 def show(title: str, rows: Sequence[Sequence[str]]) -> None:
-    """Print a table under its title."""
     print(f"\n{title}\n{as_text(rows)}", flush=True)
 
 

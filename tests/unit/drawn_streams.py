@@ -91,7 +91,6 @@ FINE_STREAMS = (
 
 
 def hours_of(streams: Sequence[Drawn]) -> Hours:
-    """Return streams as hours."""
     hour, first, last, vague, fives = (np.concatenate(columns) for columns in zip(*streams, strict=True))
 
     def micros(moments: np.ndarray) -> np.ndarray:

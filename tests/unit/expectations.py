@@ -71,7 +71,6 @@ def _explaining(row: Expectation) -> Mapping[str, Any]:
 
 
 def publish(history: Path, *rows: Expectation) -> None:
-    """Write expectations as the rollup does, as of the first row's moment."""
     target = history / "published" / "expectations-1"
     target.mkdir(parents=True, exist_ok=True)
     records: list[Mapping[str, Any]] = []

@@ -124,7 +124,6 @@ def run(
     slot: int = 3600,
     backfilled: Sequence[Stream] = (),
 ) -> Run:
-    """Backfill what is not ``backfilled`` yet."""
     return run_backfill(
         source,
         Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot),

@@ -159,7 +159,6 @@ class ReplicaReading:
 
 
 def comparison_of(readings: Mapping[Replica, ReplicaReading], source: str = "east", target: str = "west") -> Comparison:
-    """The comparison that read this of each partition of replicas."""
     replicas = {replica.source_topic: replica.target_topic for replica in sorted(readings)}
     layout = Layout.build(
         {topic: [each.partition for each in readings if each.source_topic == topic] for topic in replicas}
@@ -178,7 +177,6 @@ def comparison_of(readings: Mapping[Replica, ReplicaReading], source: str = "eas
 
 
 def replica_readings(found: Comparison) -> dict[Replica, ReplicaReading]:
-    """The rows of a comparison as objects."""
     replicas, lag = found.matching.replicas, found.lag
     return {
         Replica(topic, replicas[topic], partition): ReplicaReading(

@@ -29,7 +29,6 @@ def _topic_weeks(stream: Floats, week: Floats) -> int:
 
 
 def few_gaps_table(fleets: Sequence[Fleet]) -> Rows:
-    """Return what the law gives on each set."""
     rows: Rows = [("set", "dead", "of these back within 28 d", "share", "false per 1,000 topic-weeks")]
     for fleet in fleets:
         stream, week, active, lived, length, to_end = _silences(fleet).T
@@ -82,12 +81,12 @@ def _of_stream(times: Floats, vague: np.ndarray, lost: Sequence[Span]) -> list[t
     return found
 
 
-def rules_table(fleet: Fleet, ages: Sequence[int] = (1, 2, 3, 8)) -> Rows:
+def rules_table(fleet: Fleet) -> Rows:
     """Return how many topics with a record are judged, and by which rule, when so many weeks of history are known."""
     units = topics(fleet)
     made, first = history(units).baselines, first_week_of(fleet)
     rows: Rows = [("weeks of history", "topics", "judged", *(f"by {rule}" for rule in _RULES))]
-    for weeks in ages:
+    for weeks in (1, 2, 3, 8):
         now = weeks * HOURS_A_WEEK
         hours = [np.unique(np.floor(times[times < now])) for times in units.times]
         some = np.flatnonzero([len(one) > 0 for one in hours])

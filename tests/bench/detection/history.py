@@ -30,7 +30,6 @@ def history(units: Units) -> History:
 
 
 def first_week_of(fleet: Fleet) -> int:
-    """Return the number of the fleet's first week, counted from the first Monday."""
     return int(week_of(np.array([fleet.start]))[0])
 
 

@@ -112,7 +112,6 @@ def _dead_from(known: Sequence[tuple[float, float, float]], free: float) -> tupl
 
 
 def hold_times(method: ProductClock, silences: Silences) -> HoldTimes:
-    """Return what decides on the hold."""
     noticed, crossed = (silences.start + method.hours(silences, score) for score in (NOTICED_FROM, HELD_FROM))
     overdue = np.minimum(silences.start + method.usual_hours(silences), noticed)
     return HoldTimes(overdue, noticed, crossed, method.held_until(silences, crossed))

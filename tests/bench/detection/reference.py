@@ -56,7 +56,6 @@ def unusual_silences(trial: Trial) -> tuple[Unusual, int]:
 
 
 def drops(trial: Trial) -> Sequence[Drop]:
-    """Return the days on which the fleet dropped."""
     fleet, hours = trial.units.fleet, trial.history.hours
     first, days = round(fleet.start / DAY), fleet.weeks * 7
     active = np.zeros((len(trial.units), days), np.int64)

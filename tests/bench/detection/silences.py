@@ -58,7 +58,6 @@ class Trial:
 
 
 def trial(units: Units) -> Trial:
-    """Return what is judged."""
     eligible = np.zeros((len(units), units.fleet.weeks), bool)
     for place, times in enumerate(units.times):
         eligible[place, (times[times < units.fleet.weeks * HOURS_A_WEEK] // HOURS_A_WEEK).astype(np.int64)] = True

@@ -79,7 +79,6 @@ def weekday_batch(random: Random, clock: Clock) -> Floats:
 
 
 def hourly(random: Random, clock: Clock) -> Floats:
-    """A run each hour."""
     due = clock.hours + random.uniform(0, 0.8)
     return _planned(random, clock, due, random.uniform(0.002, 0.05), 0.05)
 
@@ -90,7 +89,6 @@ def daily(random: Random, clock: Clock) -> Floats:
 
 
 def weekly(random: Random, clock: Clock) -> Floats:
-    """A run each week."""
     due = np.arange(clock.weeks) * 168.0 + random.uniform(0, 160)
     return _planned(random, clock, due, 0.002, random.uniform(0.5, 3))
 
