@@ -9,17 +9,18 @@ from contextlib import closing
 from functools import partial
 from typing import TextIO
 
+from exporter import __version__
 from exporter.clock import SystemClock
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.polls.table import Snapshot
 from exporter.factory.clusters import build_cluster, make_replica_watches
-from exporter.factory.monitor import last_states, make_monitor
 from exporter.history.published import Expectations
-from exporter.history.spool import HistoryError
+from exporter.history.spool import HistoryError, read_states
 from exporter.kafka.process import ClientProcess, RemoteClient
 from exporter.settings.schema import ClusterSettings, Settings
 from exporter.signals import EndSignal
+from exporter.state.monitor import Monitor
 from exporter.waiting import show_waiting
 
 log = logging.getLogger(__name__)
@@ -68,9 +69,11 @@ def serve(
 def once(settings: Settings, out: TextIO) -> int:
     """Poll every cluster once and write the exposition; return the exit code."""
     clock = SystemClock()
+    names = [cluster.name for cluster in settings.clusters]
+    monitor = Monitor(settings, clock, version=__version__)
+    monitor.read_expectations(Expectations(settings.history.folder))
     try:
-        monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
-        states = last_states(settings)
+        states = read_states(settings.history.folder, names, settings.exporter)
     except HistoryError as error:
         print(f"Error: {error}", file=sys.stderr)
         return ExitCode.NOT_STARTED
@@ -78,8 +81,7 @@ def once(settings: Settings, out: TextIO) -> int:
     watches = make_replica_watches(settings, clock, monitor.take_comparison)
 
     def poll(cluster: ClusterSettings) -> None:
-        last = states.get(cluster.name)
-        state = None if last is None else last.state
+        state = states.get(cluster.name)
         with closing(build_cluster(cluster, settings, clock, state=state, after=[monitor, *watches])) as collectors:
             outcome = collectors.poller.poll()
             rounds = [collectors.tier.sweep()]
@@ -100,7 +102,7 @@ def once(settings: Settings, out: TextIO) -> int:
         with closing(build_cluster(target, settings, clock, after=[watch])) as collectors:
             collectors.poller.poll()
 
-    with show_waiting(f"polling {', '.join(cluster.name for cluster in settings.clusters)}"):
+    with show_waiting(f"polling {', '.join(names)}"):
         _side_by_side([partial(poll, cluster) for cluster in settings.clusters])
         _side_by_side([partial(compare, watch) for watch in watches if {watch.source, watch.target} <= set(good)])
     out.write(monitor.metrics().decode())

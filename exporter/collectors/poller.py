@@ -20,7 +20,6 @@ from exporter.domain.polls.activity import (
     miss_poll,
     observe,
 )
-from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, is_unchanged, restore_known
@@ -32,6 +31,7 @@ from exporter.domain.polls.readings import (
 )
 from exporter.domain.polls.table import ClusterChange, Snapshot, Table
 from exporter.domain.ports import Clock, Extents, PollSource, SnapshotSink, SourceError
+from exporter.history.cluster_states import ClusterState
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from exporter.collectors.poller import Poller
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.ports import METADATA_SECONDS, Clock, SnapshotSink
 from exporter.domain.replicas.comparison import Comparison, ReplicaLimits
 from exporter.domain.replicas.matching import ReplicaNames
 from exporter.factory.sources import make_kafka_python_client, make_poll_source, make_source
+from exporter.history.cluster_states import ClusterState
 from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED, LOG_SIZES, TIERS, ClientProcess, RemoteClient
 from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings
 

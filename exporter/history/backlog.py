@@ -11,8 +11,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from exporter.domain.history.rows import Window
-from exporter.domain.polls.cluster_state import ClusterState
-from exporter.history.cluster_states import HistoryProgress
+from exporter.history.cluster_states import ClusterState
 from exporter.history.spool import Loss, Spool
 from exporter.history.tables import TABLES, name_of
 from exporter.storage.storage_thread import hang_error
@@ -49,7 +48,7 @@ class Backlog:
         self._cluster, self._spool, self._most, self._own = cluster, spool, most, own
         self.spoilt = 0
         """Windows that internal errors lost."""
-        self._state: tuple[ClusterState, HistoryProgress] | None = None
+        self._state: ClusterState | None = None
         self._files: list[BacklogFiles] = []
         self._lock = threading.Lock()
         """Held for access to state and files, never during a write to storage."""
@@ -61,10 +60,10 @@ class Backlog:
         with self._lock:
             return sum(files.rows().total() for files in self._files)
 
-    def replace_state(self, state: ClusterState, progress: HistoryProgress) -> None:
+    def replace_state(self, state: ClusterState) -> None:
         """Have a state written before all files: after a kill in between no record is counted twice."""
         with self._lock:
-            self._state = state, progress
+            self._state = state
 
     def add(self, files: BacklogFiles) -> None:
         """Have files written after those before."""
@@ -96,7 +95,7 @@ class Backlog:
                 state, files = self._state, self._files[0] if self._files else None
             try:
                 if state is not None:
-                    self._spool.write_state(self._cluster, *state)
+                    self._spool.write_state(self._cluster, state)
                 elif files is not None:
                     self._spool.write_files(self._cluster, *files)
                 else:

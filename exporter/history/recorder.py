@@ -4,6 +4,7 @@ import logging
 import math
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +13,13 @@ from exporter.domain.arrays import Floats
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.history.rows import Coverage, Source, Window
-from exporter.domain.polls.cluster_state import ClusterState
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison
 from exporter.history.backlog import Backlog, BacklogFiles, OwnMetrics
-from exporter.history.cluster_states import HistoryProgress, LastState
+from exporter.history.cluster_states import ClusterState
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
 from exporter.history.spool import HistoryError, Spool
@@ -52,7 +52,7 @@ class History:
         poll_interval_seconds: float,
         own: OwnMetrics,
         max_pending: int = 288,
-        last: LastState | None = None,
+        last: ClusterState | None = None,
     ) -> None:
         """``last`` is the state that was left before the start."""
         self._cluster = cluster
@@ -62,13 +62,12 @@ class History:
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
         self._open: OpenWindow | None = None
-        before = None if last is None else last.progress
-        self._latest_start = -math.inf if before is None else before.latest_start
-        self._latest_poll = -math.inf if before is None else before.written
+        self._latest_start = -math.inf if last is None else last.latest_start
+        self._latest_poll = -math.inf if last is None else last.written
         """The latest time that earlier rows are about, Unix seconds."""
         self._lists = False
         """Whether a window was begun that proves something: it lists all partitions."""
-        self._state = None if last is None else last.state
+        self._state = last
         self._last: Snapshot | None = None
         """The last good poll, of which the state follows when its interval ends."""
         self._clock_moved = 0.0
@@ -225,7 +224,7 @@ class History:
         if self._last is not None:
             self._state = ClusterState.build(self._last)
         if self._state is not None:
-            self._backlog.replace_state(self._state, HistoryProgress(self._latest_start, written))
+            self._backlog.replace_state(replace(self._state, latest_start=self._latest_start, written=written))
 
     def _write_window(self, window: OpenWindow, end: float) -> None:
         rows = window.rows(self._cluster, self._exporter, end)

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.domain.history.rows import Source, Window
-from exporter.domain.polls.cluster_state import ClusterState
-from exporter.history.cluster_states import HistoryProgress, state_file, state_files, write_state
+from exporter.history.cluster_states import ClusterState, read_state, state_file, state_files, write_state
 from exporter.history.tables import (
     TABLES,
     ForeignFileError,
@@ -118,9 +117,9 @@ class Spool:
         for table in tables:
             _write(self.target(cluster, at, name_of(table)), table)
 
-    def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> None:
+    def write_state(self, cluster: str, state: ClusterState) -> None:
         """Write the state file of a cluster. Raises OSError, leaving the one before."""
-        write_state(state_file(self.folder.parent, cluster, self._exporter), state, progress)
+        write_state(state_file(self.folder.parent, cluster, self._exporter), state)
 
     def expire(self, *, older_than: float) -> int:
         """Delete files from before ``older_than`` (Unix seconds) that Spark has ingested; return how many.
@@ -183,6 +182,21 @@ class Spool:
             return frozenset()
         except (OSError, ValueError):
             return None
+
+
+def read_states(history: Location, clusters: Iterable[str], exporter: str) -> dict[str, ClusterState]:
+    """Return what the exporter knew of each cluster when it ended. Raises HistoryError."""
+
+    def read() -> dict[str, ClusterState]:
+        found = {cluster: read_state(history, cluster, exporter) for cluster in clusters}
+        return {cluster: state for cluster, state in found.items() if state is not None}
+
+    try:
+        return StorageThread("history-reader").call(read)
+    except OSError as error:
+        raise HistoryError(
+            f"history.folder {str(history)!r} cannot be read: {error.strerror}. Fix that and start it again"
+        ) from error
 
 
 def list_finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[FileInfo]:

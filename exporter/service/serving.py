@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from exporter import __version__
 from exporter.clock import SystemClock
 from exporter.delivery.send import has_reached_all
 from exporter.domain.groups.sweep import GroupSweep
@@ -15,11 +16,10 @@ from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replicas.comparison import Comparison
 from exporter.factory.clusters import ClusterCollectors, build_cluster, make_replica_watches
-from exporter.factory.monitor import last_states, make_monitor
-from exporter.history.cluster_states import LastState
+from exporter.history.cluster_states import ClusterState
 from exporter.history.published import Expectations
 from exporter.history.recorder import History
-from exporter.history.spool import HistoryError, Loss, Spool
+from exporter.history.spool import HistoryError, Loss, Spool, read_states
 from exporter.kafka.process import ClientProcess, RemoteClient, Restart
 from exporter.service.scheduling import Scheduler
 from exporter.settings.schema import ClusterSettings, Settings
@@ -75,8 +75,7 @@ class HistoryUpkeep:
                 problems.pop(step, None)
 
     def _take_expectations(self) -> None:
-        self._expectations.refresh()
-        self._monitor.take_expectations(self._expectations.published, self._expectations.problem)
+        self._monitor.read_expectations(self._expectations)
         counts = has_reached_all if self._settings.delivery.recipients else None
         if (written_at := self._expectations.find_report_time(counts)) is not None:
             self._monitor.self_metrics.set("report_last_success_timestamp_seconds", written_at)
@@ -136,14 +135,16 @@ class Service:
         history = settings.history
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
         self._expectations = Expectations(history.folder)
-        self.monitor = make_monitor(settings, self._clock, self._expectations)
+        self.monitor = Monitor(settings, self._clock, version=__version__)
+        self.monitor.read_expectations(self._expectations)
         own = self.monitor.self_metrics
         self._upkeep = HistoryUpkeep(settings, self.monitor, self._expectations, self._spool, self._clock)
         self._processes = processes
         for name, process in processes.items():
             process.on_restart = partial(self._count_restart, name)
         self._watches = make_replica_watches(settings, self._clock, self._record_comparison)
-        self._last_states = dict(last_states(settings))
+        names = [cluster.name for cluster in settings.clusters]
+        self._last_states = read_states(history.folder, names, settings.exporter)
         self._clusters = [self._cluster(cluster, sources[cluster.name]) for cluster in settings.clusters]
         web_config = WebConfigFile(
             settings.web.config_file, lambda good: own.set("web_config_last_reload_successful", int(good))
@@ -209,13 +210,13 @@ class Service:
             self._clock,
             process=self._processes[cluster.name],
             source=source,
-            state=None if last is None else last.state,
+            state=last,
             before=first,
             after=[self.monitor, *watches],
         )
         return ClusterTasks(collectors, history, poll.interval, poll.request_timeout)
 
-    def _history(self, name: str, interval: float, last: LastState | None) -> History | None:
+    def _history(self, name: str, interval: float, last: ClusterState | None) -> History | None:
         if self._spool is None:
             return None
         return History(

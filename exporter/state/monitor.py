@@ -15,7 +15,7 @@ from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import ClusterChange, Snapshot
 from exporter.domain.ports import Clock
 from exporter.domain.replicas.comparison import Comparison
-from exporter.history.published import Publication, is_in_force
+from exporter.history.published import Expectations, Publication, is_in_force
 from exporter.history.spool import Loss
 from exporter.kafka.process import LOG_DIRS, Restart
 from exporter.metrics.catalogue import GROUP_METRICS, PARTITION_METRICS, REPLICA_METRICS, TOPIC_METRICS
@@ -142,6 +142,11 @@ class Monitor:
         cluster.failure = failure
         self.self_metrics.take_failure(failure)
         cluster.log_problem("poll", f"poll failed: {failure.reason}: {failure.detail}")
+
+    def read_expectations(self, expectations: Expectations) -> None:
+        """Take what is published now."""
+        expectations.refresh()
+        self.take_expectations(expectations.published, expectations.problem)
 
     def take_expectations(self, published: Publication | None, problem: str | None) -> None:
         """Take published expectations, which apply from the next poll on.

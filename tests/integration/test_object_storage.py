@@ -156,7 +156,7 @@ def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Serv
     table = read_columns(bench.spool.target("c", 1_000_050.0, "windows"), Window, ["records"])
     assert table.column("records").to_pylist() == [3]
     kept = read_state(folder, "c", "exporter-1")
-    assert kept is not None and ORDERS in kept.state.layout
+    assert kept is not None and ORDERS in kept.layout
     put(folder / "published" / "ingested.txt", lambda file: file.write(files[0].name.encode()))
     assert bench.spool.expire(older_than=files[0].written + 3600) == 1
     assert files[0].path not in {file.path for file in list_finished_files(folder / "spool")}

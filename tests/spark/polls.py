@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.readings import TopicPartition
-from exporter.history.cluster_states import LastState
+from exporter.history.cluster_states import ClusterState
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.metrics.self_metrics import SelfMetrics
@@ -21,7 +21,7 @@ def run_exporter(
     pace: float = 600.0,
     set_by: float = 0.0,
     steps: Mapping[float, float] | None = None,
-    last: LastState | None = None,
+    last: ClusterState | None = None,
 ) -> None:
     """Let an exporter look from ``since`` on, ``pace`` seconds apart; ``last`` is what an earlier process left.
 
@@ -33,7 +33,7 @@ def run_exporter(
     given = {"window_seconds": 1800.0, "poll_interval_seconds": pace, "max_pending": 100_000}
     spool, own = Spool(world.history, exporter), SelfMetrics("0")
     history = History(world.cluster, spool, exporter=exporter, own=own, last=last, **given)  # type: ignore[arg-type]
-    poller = Poller(world.cluster, source, [history], clock, state=None if last is None else last.state)
+    poller = Poller(world.cluster, source, [history], clock, state=last)
     left = dict(steps or {})
     while clock.time < until:
         for when in [when for when in left if when <= clock.time]:

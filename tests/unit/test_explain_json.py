@@ -12,7 +12,6 @@ from exporter.collectors.poller import Poller
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.verdicts import Expectation
-from exporter.factory.monitor import make_monitor
 from exporter.history.published import Expectations
 from exporter.settings.schema import Settings
 from exporter.state.monitor import Monitor
@@ -60,7 +59,8 @@ def scene(
     )
     clock = ManualClock(NOW)
     monkeypatch.setattr("exporter.commands.explain.time.time", lambda: NOW)
-    monitor = make_monitor(settings, clock, Expectations(history))  # type: ignore[arg-type]
+    monitor = Monitor(settings, clock, version="0")
+    monitor.read_expectations(Expectations(history))
     Poller("prod", source, [monitor], clock).poll()
     return history, monitor
 

@@ -18,11 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.collectors.poller import Poller
-from exporter.domain.polls.cluster_state import STATE_COLUMNS, ClusterState
 from exporter.domain.polls.readings import TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
-from exporter.history.cluster_states import HistoryProgress, LastState, read_state, state_file, write_state
+from exporter.history.cluster_states import STATE_COLUMNS, ClusterState, read_state, state_file, write_state
 from exporter.history.published import Publication
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
@@ -53,9 +52,9 @@ class DyingSpool(Spool):
             self._die()
             super().write_files(cluster, at, [table])
 
-    def write_state(self, cluster: str, state: ClusterState, progress: HistoryProgress) -> None:
+    def write_state(self, cluster: str, state: ClusterState) -> None:
         self._die()
-        super().write_state(cluster, state, progress)
+        super().write_state(cluster, state)
 
 
 class Life:
@@ -90,8 +89,7 @@ class Life:
         )
         if row is not None:
             self.monitor.take_expectations(Publication(row.as_of, row.as_of, {}, table_of([row])), None)
-        state = None if last is None else last.state
-        self.poller = Poller("prod", source, [self.history, self.monitor, self.seen], clock, state=state)
+        self.poller = Poller("prod", source, [self.history, self.monitor, self.seen], clock, state=last)
 
     def polls(self, count: int, gained: int = 0, busy: int = 0) -> None:
         """Poll so often; at the first poll orders has gained so many records, at each one busy has."""
@@ -168,7 +166,7 @@ def test_after_any_kills_it_knows_what_a_run_that_never_stopped_knows(
             life.spool.files_left = 0
             life = Life(folder, clock, source)
             last = read_state(folder, "prod", "exporter-1")
-            reached = -np.inf if last is None else last.state.taken_at
+            reached = -np.inf if last is None else last.taken_at
             polled = [poll for poll in polled if poll[0] <= reached]
             clock.time += number * POLL
             continue
@@ -272,23 +270,23 @@ def test_a_damaged_state_file_is_said_and_counts_as_missing(
 def test_a_state_file_holds_what_was_known(limited: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also without a topic id, without a cluster id and without any partition; one of a later version is refused."""
     limited.polls(3, busy=1)
-    state = ClusterState.build(limited.last())
-    path, progress = state_file(limited.folder, "prod", "other"), HistoryProgress(1.0, 2.0)
+    state = replace(ClusterState.build(limited.last()), latest_start=1.0, written=2.0)
+    path = state_file(limited.folder, "prod", "other")
     nothing = np.zeros(0, dtype=np.intp)
     for each in (
         state,
         replace(state, topic_ids=[None, "id"]),
         replace(state, layout=state.layout.part(nothing), topic_ids=[], columns=dict.fromkeys(STATE_COLUMNS, nothing)),
     ):
-        write_state(path, each, progress)
+        write_state(path, each)
         found = read_state(limited.folder, "prod", "other")
-        assert isinstance(found, LastState)
-        assert (found.progress, found.state.layout) == (progress, each.layout)
-        assert list(found.state.topic_ids) == list(each.topic_ids)
+        assert found is not None
+        assert (found.latest_start, found.written, found.layout) == (1.0, 2.0, each.layout)
+        assert list(found.topic_ids) == list(each.topic_ids)
         for name in STATE_COLUMNS:
-            np.testing.assert_array_equal(found.state.columns[name], each.columns[name])
+            np.testing.assert_array_equal(found.columns[name], each.columns[name])
     monkeypatch.setattr("exporter.history.cluster_states._VERSION", 3)
-    write_state(path, state, progress)
+    write_state(path, state)
     monkeypatch.undo()
     assert read_state(limited.folder, "prod", "other") is not None, "that of the exporter that is older"
     assert state_file(limited.folder, "prod", "other") != state_file(limited.folder, "prod", "exporter-1")
