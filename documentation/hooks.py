@@ -10,7 +10,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from documentation import files, metrics, operations, settings
+from documentation import references
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,14 +24,14 @@ PAGES = {
 """Files of the repository that are pages of the site too."""
 
 REFERENCES: Mapping[str, Callable[[], str]] = {
-    "settings": settings.describe_settings,
-    "metrics": metrics.describe_metrics,
-    "commands": operations.describe_commands,
-    "exit codes": operations.describe_exit_codes,
-    "spool": files.describe_spool,
-    "tables": files.describe_tables,
-    "alerts": operations.list_alerts,
-    "api": operations.list_paths,
+    "settings": references.describe_settings,
+    "metrics": references.describe_metrics,
+    "commands": references.describe_commands,
+    "exit codes": references.describe_exit_codes,
+    "spool": references.describe_spool,
+    "tables": references.describe_tables,
+    "alerts": references.list_alerts,
+    "api": references.list_paths,
 }
 """What replaces a mark in a page, such as ``<!-- made from the code: settings -->``."""
 

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,11 +13,11 @@ import pytest
 import yaml
 
 from documentation.hooks import PAGES
-from documentation.settings import list_settings
 from exporter.cli import topic_liveness
 from exporter.domain.exit_codes import ExitCode
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.settings.load import load_settings
+from exporter.settings.rules import find_section
 from exporter.settings.schema import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +48,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def setting_paths() -> Iterator[str]:
+    """Every setting by its path."""
+    for name, field in Settings.model_fields.items():
+        section = find_section(field.annotation)
+        yield from [name] if section is None else (f"{name}.{own}" for own in section.model_fields)
+
+
 class Shown(HTMLParser):
     """The text of a page."""
 
@@ -63,7 +71,7 @@ def test_the_references_leave_nothing_out(site: Path) -> None:
     texts = {page.stem: Shown(page).text for page in site.rglob("*.html")}
     assert [name for name, text in texts.items() if "made from the code:" in text or "## " in text] == []
     assert [metric.name for metric in CATALOGUE if metric.name not in texts["reference"]] == []
-    assert [path for path, _, name in list_settings() if name not in texts["reference"]] == []
+    assert [path for path in setting_paths() if path.rpartition(".")[2] not in texts["reference"]] == []
     assert [name for name in topic_liveness.commands if f"Usage: topic-liveness {name}" not in texts["reference"]] == []
     assert [code for code in ExitCode if code.meaning not in texts["reference"]] == []
     rules = yaml.safe_load((ROOT / "dashboards" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
@@ -162,7 +170,7 @@ def with_clusters(block: str) -> str:
 
 def test_settings_in_sentences_exist() -> None:
     """`section.setting` in running text is a setting where the section is one, or a value of the chart."""
-    known = {path for path, _, _ in list_settings()}
+    known = set(setting_paths())
     sections = {path.partition(".")[0] for path in known if "." in path}
     values = yaml.safe_load((ROOT / "helm" / "topic-liveness-exporter" / "values.yaml").read_text(encoding="utf-8"))
     known |= {f"{name}.{own}" for name, section in values.items() if isinstance(section, dict) for own in section}
