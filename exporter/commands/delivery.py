@@ -72,10 +72,10 @@ def deliver(folder: Location, settings: Settings) -> ExitCode:
 
 def _anything_died(folder: Location) -> bool:
     try:
-        died = sending.read_report(folder)["counts"]["died"]
+        sections = sending.read_report(folder)["sections"]
     except DeliveryError as error:
         raise click.ClickException(str(error)) from None
-    return bool(died["topics"] or died["partitions"])
+    return any(section["entries"] for section in sections if section["key"] == "newly-dead")
 
 
 def _print_outcome(line: str) -> None:

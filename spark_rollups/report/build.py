@@ -25,7 +25,6 @@ from spark_rollups.report.model import (
     Report,
     ReportSection,
     StreamFinding,
-    SummaryCounts,
     TopicKey,
     VerdictCount,
 )
@@ -125,32 +124,23 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links = NO_LINKS) -> R
 
 
 def _to_do_first(part: Report) -> tuple[bool, int, int, int, str]:
-    died, still_dead = part.counts.died, part.counts.still_dead
-    return (
-        part.owner is None,
-        -(died.topics + died.partitions),
-        -(still_dead.topics + still_dead.partitions),
-        -part.counts.suspect.topics,
-        part.owner or "",
-    )
+    died, suspect, still_dead = (part.section(key).count for key in ACTION)
+    return part.owner is None, -died.total, -still_dead.total, -suspect.topics, part.owner or ""
 
 
 def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) -> Report:
     entries = _entries(facts)
     sections = tuple(replace(one, entries=_sorted(one.key, entries.get(one.key, ()))) for one in _SECTIONS)
     topics = add_advice(sorted((row for row in facts.judged if row.is_topic), key=_name))
-    candidates = candidates_of(topics)
-    counts = _counts(sections, topics, candidates, facts.week_ago)
     return Report(
         as_of=facts.as_of,
         week_ago_as_of=facts.week_ago_as_of,
-        summary=summary(counts, facts, zone, whose),
-        counts=counts,
+        summary=summary(sections, topics, facts, zone, whose),
         warnings=tuple(warnings(facts, zone)),
         drops=facts.drops,
         verdicts=_count_verdicts(topics, facts.week_ago),
         sections=sections,
-        candidates=candidates,
+        candidates=candidates_of(topics),
         ask_first=tuple(topic for topic in topics if topic.ask_first),
         cut_off=tuple(topic for topic in topics if topic.about.replica_state == ReplicaState.STOPPED),
         coverage=facts.coverage,
@@ -246,29 +236,6 @@ def _urgency(section: str, finding: StreamFinding) -> float:
 
 def _name(entry: Entry) -> tuple[str, str, str]:
     return entry.cluster, entry.topic, entry.topic_id or ""
-
-
-def _counts(
-    sections: Iterable[ReportSection],
-    topics: Sequence[Entry],
-    candidates: Iterable[Entry],
-    week_ago: Mapping[str, int] | None,
-) -> SummaryCounts:
-    count = {section.key: section.count for section in sections}
-    sizes = [size for topic in candidates if (size := topic.about.disk_bytes) is not None]
-    return SummaryCounts(
-        topics=len(topics),
-        died=count["newly-dead"],
-        came_back=count["revived"],
-        still_dead=count["still-dead"],
-        suspect=count["suspect"],
-        abandoned=count["abandoned"],
-        too_new=count["learning"],
-        without_records=count["never-written"].topics + count["empty"].topics,
-        dead_topics=sum(topic.finding.verdict == Verdict.DEAD for topic in topics),
-        dead_topics_week_ago=None if week_ago is None else week_ago.get(Verdict.DEAD, 0),
-        bytes_to_win_back=sum(sizes) if sizes else None,
-    )
 
 
 def _page(owner: str | None) -> str:

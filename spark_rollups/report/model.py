@@ -14,7 +14,7 @@ from typing import NamedTuple
 from exporter.domain.groups.readers import Readership
 from exporter.domain.links import Links
 
-REPORT_VERSION = 7
+REPORT_VERSION = 8
 """Version of the JSON form; raised when a field changes its meaning or goes."""
 
 WEEK = timedelta(days=7)
@@ -185,8 +185,10 @@ class Count:
     topics: int = 0
     partitions: int = 0
 
-    def __bool__(self) -> bool:
-        return bool(self.topics or self.partitions)
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.topics + self.partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,24 +209,6 @@ class ReportSection:
         """How many topics and partitions it has."""
         singles = sum(len(entry.findings) for entry in self.entries if not entry.is_topic)
         return Count(sum(entry.is_topic for entry in self.entries), singles)
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryCounts:
-    """The figures of the summary. ``abandoned`` were dead at their first poll, ``too_new`` cannot be judged yet."""
-
-    topics: int
-    died: Count
-    came_back: Count
-    still_dead: Count
-    suspect: Count
-    abandoned: Count
-    too_new: Count
-    without_records: int
-    dead_topics: int
-    dead_topics_week_ago: int | None
-    bytes_to_win_back: int | None
-    """None where no size is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +243,6 @@ class Report:
     as_of: datetime
     week_ago_as_of: datetime | None
     summary: str
-    counts: SummaryCounts
     warnings: tuple[str, ...]
     drops: tuple[str, ...]
     verdicts: tuple[VerdictCount, ...]
@@ -288,6 +271,12 @@ class Report:
     def section(self, key: str) -> ReportSection:
         """Return the section named ``key``. Raises StopIteration when there is none."""
         return next(section for section in self.sections if section.key == key)
+
+    @property
+    def bytes_to_win_back(self) -> int | None:
+        """What the candidates take, as far as sizes are known; None where none is."""
+        sizes = [size for topic in self.candidates if (size := topic.about.disk_bytes) is not None]
+        return sum(sizes) if sizes else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """The sentences at the top of the report: what happened, how well it was observed, and warnings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta, tzinfo
 
 from exporter.domain import formatting
 from exporter.domain.formatting import duration, plural
-from spark_rollups.report.model import ClusterCoverage, Count, Facts, Report, SummaryCounts
+from exporter.domain.verdicts import Verdict
+from spark_rollups.report.model import ACTION, ClusterCoverage, Count, Entry, Facts, Report, ReportSection
 from spark_rollups.report.wording import day, moment, share
 
 _WELL_COVERED = 0.9
@@ -13,30 +14,35 @@ _STALE = timedelta(hours=36)
 """As in the alert TopicLivenessRollupLate: a rollup a day, and the time that it takes."""
 
 
-def summary(counts: SummaryCounts, facts: Facts, zone: tzinfo, whose: str | None) -> str:
+def summary(
+    sections: Iterable[ReportSection], topics: Sequence[Entry], facts: Facts, zone: tzinfo, whose: str | None
+) -> str:
     """Return the one sentence of the whole report, or (``whose``) of one owner."""
+    counts = {section.key: section.count for section in sections}
     begin = f"In the week to {day(facts.as_of, zone)}, " if whose is None else f"{whose}: "
-    return f"{begin}{_news(counts)}; {_compared(counts, facts)}."
+    compared = _compared(topics, counts["abandoned"].topics, facts)
+    return f"{begin}{_news(counts)}; {compared}."
 
 
-def _news(counts: SummaryCounts) -> str:
-    phrases = [deaths(counts.died)]
+def _news(counts: Mapping[str, Count]) -> str:
+    without_records = counts["never-written"].topics + counts["empty"].topics
+    phrases = [deaths(counts["newly-dead"])]
     for count, singular, several in (
-        (counts.came_back, "came back", "came back"),
-        (counts.still_dead, "is still dead", "are still dead"),
-        (counts.suspect, "is silent for longer than usual", "are silent for longer than usual"),
-        (counts.abandoned, "was abandoned before monitoring began", "were abandoned before monitoring began"),
-        (counts.too_new, "is too new to judge", "are too new to judge"),
-        (Count(counts.without_records), "holds no record", "hold no record"),
+        (counts["revived"], "came back", "came back"),
+        (counts["still-dead"], "is still dead", "are still dead"),
+        (counts["suspect"], "is silent for longer than usual", "are silent for longer than usual"),
+        (counts["abandoned"], "was abandoned before monitoring began", "were abandoned before monitoring began"),
+        (counts["learning"], "is too new to judge", "are too new to judge"),
+        (Count(without_records), "holds no record", "hold no record"),
     ):
-        if count:
-            phrases.append(f"{_count(count)} {singular if count.topics + count.partitions == 1 else several}")
+        if count.total:
+            phrases.append(f"{_count(count)} {singular if count.total == 1 else several}")
     return ", ".join(phrases[:-1]) + (" and " if len(phrases) > 1 else "") + phrases[-1]
 
 
 def deaths(count: Count) -> str:
     """Return what died: ``2 topics and 1 single partition died``."""
-    return f"{_count(count)} died" if count else "nothing died"
+    return f"{_count(count)} died" if count.total else "nothing died"
 
 
 def _count(count: Count) -> str:
@@ -48,15 +54,15 @@ def _count(count: Count) -> str:
 
 def list_actions(report: Report) -> list[tuple[str, str]]:
     """Return what is to be done, the most urgent first: the place on the page, and a sentence."""
-    counts = report.counts
+    died, suspect, still_dead = (report.section(key).count for key in ACTION)
     found = []
-    if counts.died:
-        found.append(("action", f"Ask the owners of what died, {_count(counts.died)}, whether it should be written."))
-    if counts.suspect:
-        found.append(("action", f"Look at the producers of {_count(counts.suspect)}, silent for longer than usual."))
-    if counts.still_dead:
+    if died.total:
+        found.append(("action", f"Ask the owners of what died, {_count(died)}, whether it should be written."))
+    if suspect.total:
+        found.append(("action", f"Look at the producers of {_count(suspect)}, silent for longer than usual."))
+    if still_dead.total:
         found.append(
-            ("action", f"Decide on {_count(counts.still_dead)}, dead for a week: bring the producer back, or retire.")
+            ("action", f"Decide on {_count(still_dead)}, dead for a week: bring the producer back, or retire.")
         )
     if report.cut_off:
         found.append(
@@ -67,7 +73,7 @@ def list_actions(report: Report) -> list[tuple[str, str]]:
         what = _count(unreadable.count)
         found.append(("unreadable", f"See why {what} could not be read: brokers, or rights of the exporter."))
     if report.candidates:
-        size = counts.bytes_to_win_back
+        size = report.bytes_to_win_back
         won = "" if size is None else f": {formatting.size(size)} to win back"
         topics = plural(len(report.candidates), "topic")
         found.append(("clean-up", f"Delete {topics} that nobody needs, once the owner agrees{won}."))
@@ -78,16 +84,17 @@ def list_actions(report: Report) -> list[tuple[str, str]]:
     return found
 
 
-def _compared(counts: SummaryCounts, facts: Facts) -> str:
-    now, before = counts.dead_topics, counts.dead_topics_week_ago
-    other, topics = ("other ", counts.topics - counts.abandoned.topics) if counts.abandoned else ("", counts.topics)
-    of_all = f"{now:,} of {plural(topics, f'{other}topic')} {'is' if now == 1 else 'are'} dead now"
+def _compared(topics: Sequence[Entry], abandoned: int, facts: Facts) -> str:
+    now = sum(topic.finding.verdict == Verdict.DEAD for topic in topics)
+    other, judged = "other " if abandoned else "", len(topics) - abandoned
+    of_all = f"{now:,} of {plural(judged, f'{other}topic')} {'is' if now == 1 else 'are'} dead now"
     if not now:
-        of_all = f"no {other}topic is dead now" if topics == 1 else f"none of {topics:,} {other}topics is dead now"
+        of_all = f"no {other}topic is dead now" if judged == 1 else f"none of {judged:,} {other}topics is dead now"
     if facts.week_ago_as_of is None:
         return f"{of_all}; there are no verdicts of a week ago to compare with"
-    if before is None:
+    if facts.week_ago is None:
         return of_all  # of an owner
+    before = facts.week_ago.get(Verdict.DEAD, 0)
     if now == before:
         return f"{of_all}, as many as a week ago"
     return f"{of_all}, {abs(now - before):,} {'more' if now > before else 'fewer'} than a week ago"

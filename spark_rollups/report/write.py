@@ -1,17 +1,29 @@
-"""Writes the weekly report of some tables: the one way into this room."""
+"""Writes the weekly report of some tables, in its three forms: the one way into this room. The JSON is complete."""
 
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import UTC, date, datetime, tzinfo
+from typing import Any
 
+from exporter.domain.formatting import iso
 from exporter.domain.links import Links
-from exporter.storage.files import Location
+from exporter.storage.files import Location, delete, files_in, make_folder, put
 from spark_rollups.report.build import build_report
-from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
-from spark_rollups.report.model import NO_LINKS
+from spark_rollups.report.model import NO_LINKS, REPORT_VERSION, Report
+from spark_rollups.report.render import render_html, render_markdown
 from spark_rollups.report.tables import read_facts
 from spark_rollups.spark.failures import KnownError, NotStartedError
 from spark_rollups.stages.publish import latest
 from spark_rollups.store.tables import Tables
+
+HTML, MARKDOWN, JSON = "liveness.html", "liveness.md", "liveness.json"
+OWNERS = "owners"
+"""The folder of the pages of owners."""
+
+_PAGE = re.compile(r".*\.(html|md)")
+_OF_OWNERS = ("of_owner", "owner", "page")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +71,52 @@ def write_report(
             f"cannot write the report to {folder}: {error.strerror}; name a writable folder with --output"
         ) from error
     return ReportPaths(facts.as_of, folder / HTML, folder / MARKDOWN, folder / JSON)
+
+
+def write_files(report: Report, folder: Location) -> None:
+    """Write all files of a report, and take away pages of owners that it does not have.
+
+    Each file is replaced whole, the page that the exporter shows as the last: what fails on the way, a full disk too,
+    leaves the page of an earlier report, and is mended by the next run. Raises OSError.
+    """
+    make_folder(folder / OWNERS)
+    written = set()
+    for name, text in _files(report):
+        path = folder / name
+        put(path, lambda file, text=text: file.write(text.encode(errors="backslashreplace")))  # type: ignore[misc]
+        written.add(path)
+    for page in files_in(folder / OWNERS, _PAGE):
+        if page.path not in written:
+            delete(page.path)
+
+
+def _files(report: Report) -> Iterator[tuple[str, str]]:
+    yield JSON, render_json(report)
+    for part in report.owners:
+        if part.page is not None:
+            yield f"{part.page}.html", render_html(part)
+            yield f"{part.page}.md", render_markdown(part)
+    yield MARKDOWN, render_markdown(report)
+    yield HTML, render_html(report)
+
+
+def render_json(report: Report) -> str:
+    """Return the report as JSON: every entry, times as ISO 8601 with ``Z``, unknown as null."""
+    whole = {name: getattr(report, name) for name in _names_of(Report) if name not in _OF_OWNERS}
+    owners = [{name: getattr(part, name) for name in ("owner", "summary", "page")} for part in report.owners]
+    document = {"report_version": REPORT_VERSION, **whole, "owners": owners}
+    return json.dumps(document, default=_plain, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return iso(value.timestamp())
+    if isinstance(value, date):
+        return value.isoformat()
+    if is_dataclass(value):
+        return {name: getattr(value, name) for name in _names_of(type(value))}
+    return str(value)
+
+
+def _names_of(kind: Any) -> list[str]:
+    return [field.name for field in fields(kind)]

@@ -28,7 +28,7 @@ def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF) -> Path:
     (folder / "owners").mkdir(parents=True, exist_ok=True)
     pages = {"team-a": "a", "team-b": "b", "team-c": None, "team-d": None, None: "_nobody"}
     owners = [{"owner": owner, "page": name and f"owners/{name}"} for owner, name in pages.items()]
-    report = {"as_of": as_of, "counts": {"died": {"topics": died, "partitions": 0}}, "owners": owners}
+    report = {"as_of": as_of, "sections": [{"key": "newly-dead", "entries": [{}] * died}], "owners": owners}
     week = "week to Tue 2026-03-03"
     files = {
         "liveness.json": json.dumps(report),

@@ -16,7 +16,6 @@ from exporter.domain.links import Links
 from exporter.domain.polls.readings import State
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.build import build_report
-from spark_rollups.report.folder import render_json
 from spark_rollups.report.model import (
     ClusterCoverage,
     Entry,
@@ -28,6 +27,7 @@ from spark_rollups.report.model import (
     TopicKey,
 )
 from spark_rollups.report.render import render_html, render_markdown
+from spark_rollups.report.write import render_json
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -264,7 +264,7 @@ def test_candidates_tell_what_deleting_wins_back_and_how() -> None:
         "gone.2": "its readers are not known",
         "gone.3": "it is compacted; it is kept for ever",
     }
-    assert report.counts.bytes_to_win_back == 2**30
+    assert report.bytes_to_win_back == 2**30
     html, markdown, _ = forms(report)
     for text in (html, markdown):
         assert "policy compact, retention endless" in text and "1,200 records" in text

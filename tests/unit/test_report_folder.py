@@ -11,7 +11,7 @@ import pytest
 
 from spark_rollups.report.build import build_report
 from spark_rollups.report.charts import chart_of
-from spark_rollups.report.folder import write_files
+from spark_rollups.report.write import write_files
 from tests.unit.test_report_build import facts, finding, judged, topics
 
 
