@@ -64,48 +64,44 @@ def test_nothing_is_promised_without_evidence(promise: Expectation | None) -> No
     assert (judgement.verdict, judgement.expected_by) == (Verdict.LEARNING, None)
 
 
-def newest_of_orders(*readings: Reading) -> float | None:
-    keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
-    topics = topics_of(keyed) or {"orders": TopicInfo("id-1")}
-    [newest] = Detector().assess(snapshot_of(keyed, topics, taken_at=100.0), 100.0).newest
-    return replace_nan(newest)
-
-
-def read(state: State, newest: float | None) -> Reading:
+def read(state: State, newest: float | None = None) -> Reading:
     return Reading(state, 1, 0, 9, newest, last_good_poll=100.0, silent_since=100.0)
 
 
-SANE = read(State.OBSERVED, 50.0)
-
-
-def test_a_future_timestamp_does_not_hide_the_age_of_a_topic() -> None:
-    ahead = read(State.FUTURE, 9e9)
-    assert newest_of_orders(ahead, SANE) == 50.0
-    assert newest_of_orders(ahead) == 9e9
-    assert newest_of_orders() is None
+SANE, AHEAD = read(State.OBSERVED, 50.0), read(State.FUTURE, 9e9)
+AWAY = Reading(State.UNREADABLE, 1, reason=Reason.LEADER_UNREACHABLE)
 
 
 @pytest.mark.parametrize(
-    ("state", "newest"),
+    ("readings", "newest"),
     [
-        *dict.fromkeys([State.UNSUPPORTED, State.PENDING, State.IDLE_IN_TIER, State.UNREADABLE]).items(),
-        *dict.fromkeys([State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP], 50.0).items(),
+        ([], None),
+        ([AHEAD], 9e9),
+        ([AHEAD, SANE], 50.0),
+        ([read(State.UNSUPPORTED), SANE], None),
+        ([read(State.PENDING), SANE], None),
+        ([read(State.IDLE_IN_TIER), SANE], None),
+        ([read(State.UNREADABLE), SANE], None),
+        ([read(State.EMPTY), SANE], 50.0),
+        ([read(State.NEVER_WRITTEN), SANE], 50.0),
+        ([read(State.NO_TIMESTAMP), SANE], 50.0),
+        ([replace(AWAY, before=read(State.OBSERVED, 70.0)), SANE], 70.0),
+        ([replace(AWAY, before=read(State.NEVER_WRITTEN)), SANE], 50.0),
+        ([replace(AWAY, before=read(State.UNSUPPORTED)), SANE], None),
+        ([AWAY, SANE], None),
     ],
 )
-def test_a_topic_has_no_newest_timestamp_while_that_of_a_partition_is_not_known(
-    state: State, newest: float | None
+def test_a_topic_has_a_newest_timestamp_where_that_of_each_partition_is_known(
+    readings: list[Reading], newest: float | None
 ) -> None:
-    """The other partitions may rest, and the topic would look as old as they are; one that holds none hides none."""
-    assert newest_of_orders(read(state, None), SANE) == newest
+    """The other partitions may rest, and the topic would look as old as they are; one that holds none hides none.
 
-
-def test_a_partition_that_cannot_be_read_counts_as_it_was_last_read() -> None:
-    """Its newest record is no older than that; where it was never read the topic's is not known."""
-    away = Reading(State.UNREADABLE, 1, reason=Reason.LEADER_UNREACHABLE)
-    assert newest_of_orders(replace(away, before=read(State.OBSERVED, 70.0)), SANE) == 70.0
-    assert newest_of_orders(replace(away, before=read(State.NEVER_WRITTEN, None)), SANE) == 50.0
-    assert newest_of_orders(replace(away, before=read(State.UNSUPPORTED, None)), SANE) is None
-    assert newest_of_orders(away, SANE) is None
+    A clock that can be believed goes before one that is ahead. What cannot be read counts as it was last read.
+    """
+    keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
+    topics = topics_of(keyed) or {"orders": TopicInfo("id-1")}
+    [found] = Detector().assess(snapshot_of(keyed, topics, taken_at=100.0), 100.0).newest
+    assert replace_nan(found) == newest
 
 
 @pytest.mark.parametrize(

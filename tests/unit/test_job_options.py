@@ -21,13 +21,6 @@ from spark_rollups.job import main
 from spark_rollups.options import JsonOption
 
 
-@pytest.mark.parametrize("days", ["inf", "1e9", "36501", "363.9", "-1", "nan", ""])
-def test_days_to_keep_are_some_that_a_calendar_has_and_thresholds_need(days: str) -> None:
-    """What was more came to light in the weekly upkeep, after all else was done."""
-    refused = CliRunner().invoke(main, ["rollup", "--history", "/nowhere", f"--retention-days={days}"])
-    assert refused.exit_code == 2 and "Invalid value for '--retention-days'" in refused.output
-
-
 @pytest.mark.parametrize("days", [LEAST_DAYS, 36500])
 def test_the_days_that_settings_allow_are_allowed(days: int) -> None:
     settings = Settings.model_validate({"clusters": [], "rollup": {"retention": f"{days:g}d"}})
@@ -41,29 +34,19 @@ def test_the_days_that_settings_allow_are_allowed(days: int) -> None:
         Settings.model_validate({"clusters": [], "rollup": {"retention": "51w"}})
 
 
-NO_MOMENT = "must be an ISO 8601 moment such as 2026-03-03T12:00:00Z"
-
-
-@pytest.mark.parametrize(
-    ("option", "text", "rule"),
-    [
-        ("--as-of", "0001-01-01T00:00:00+10:00", NO_MOMENT),  # in UTC before the year 1
-        ("--as-of", "10000-01-01", NO_MOMENT),
-        ("--as-of", "yesterday", NO_MOMENT),
-        ("--as-of", "2999-01-01", "must not lie in the future"),
-        ("--conf", "memory=1g", "must be spark.NAME=VALUE"),
-        ("--zone", "Berlin", "must be a time zone such as Europe/Berlin"),
-    ],
-)
-def test_a_wrong_option_is_refused_with_its_rule_and_value(option: str, text: str, rule: str) -> None:
-    refused = CliRunner(env={"COLUMNS": "500"}).invoke(main, ["rollup", "--history", "/nowhere", option, text])
-    assert refused.exit_code == 2
-    assert f"Invalid value for '{option}': {rule}, got '{text}'" in " ".join(refused.output.split())
+NO_MOMENT = "must be an ISO 8601 moment such as 2026-03-03T12:00:00Z, got"
 
 
 @pytest.mark.parametrize(
     ("option", "text", "fault"),
     [
+        *(("--retention-days", days, "") for days in ("inf", "1e9", "36501", "363.9", "-1", "nan", "")),
+        ("--as-of", "0001-01-01T00:00:00+10:00", NO_MOMENT),  # in UTC before the year 1
+        ("--as-of", "10000-01-01", NO_MOMENT),
+        ("--as-of", "yesterday", NO_MOMENT),
+        ("--as-of", "2999-01-01", "must not lie in the future, got '2999-01-01'"),
+        ("--conf", "memory=1g", "must be spark.NAME=VALUE, got 'memory=1g'"),
+        ("--zone", "Berlin", "must be a time zone such as Europe/Berlin, got 'Berlin'"),
         ("--overrides", '[{"topics": "orders", "max_silence": "2h"}]', "0.max_silence: Unexpected keyword argument"),
         (
             "--overrides",
@@ -79,11 +62,13 @@ def test_a_wrong_option_is_refused_with_its_rule_and_value(option: str, text: st
         ("--overrides", '[{"retired": true}]', "0.topics: Field required"),
     ],
 )
-def test_settings_that_would_do_nothing_or_fail_later_are_refused(option: str, text: str, fault: str) -> None:
-    """An override without a limit mutes its topics, and a misspelt key was left out in silence."""
-    refused = CliRunner(env={"COLUMNS": "500"}).invoke(main, ["rollup", "--history", "/nowhere", option, text])
+def test_what_would_do_nothing_or_fail_later_is_refused_at_once(option: str, text: str, fault: str) -> None:
+    """An override without a limit mutes its topics, a misspelt key was left out in silence, and days that no calendar
+    has came to light in the weekly upkeep, after all else was done.
+    """
+    refused = CliRunner(env={"COLUMNS": "500"}).invoke(main, ["rollup", "--history", "/nowhere", f"{option}={text}"])
     said = " ".join(refused.output.split())
-    assert refused.exit_code == 2 and f"Invalid value for '{option}'" in said and f"passes it; {fault}" in said
+    assert refused.exit_code == 2 and f"Invalid value for '{option}'" in said and fault in said
 
 
 @pytest.mark.parametrize("limit", [{"max_silence_seconds": 60.0}, {"muted_until": 1.0}, {"retired": True}])

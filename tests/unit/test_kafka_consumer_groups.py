@@ -159,38 +159,34 @@ def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:
     assert connection.reconnected == 1
 
 
-@pytest.mark.parametrize(
-    ("probe", "visible"),
-    [
-        (failed(KafkaError.GROUP_ID_NOT_FOUND), True),
-        (described(ConsumerGroupState.DEAD), True),
-        (failed(KafkaError.GROUP_AUTHORIZATION_FAILED), False),
-        (failed(KafkaError.NOT_COORDINATOR), None),
-    ],
+LISTED = SimpleNamespace(
+    valid=[SimpleNamespace(group_id="g")],
+    errors=[failed(KafkaError._TRANSPORT)],  # noqa: SLF001 - its name
 )
-def test_a_group_that_nobody_has_tells_whether_all_are_visible(probe: object, visible: bool | None) -> None:
-    """Refused to describe it the client may not see all; without an answer that is not known."""
-    listing = SimpleNamespace(
-        valid=[SimpleNamespace(group_id="g")],
-        errors=[failed(KafkaError._TRANSPORT)],  # noqa: SLF001 - its name
-    )
-    groups = reader_of(Connection({NOBODYS: probe}, listing=listing)).list_groups()
-    assert groups.names == {"g"}
-    assert groups.unlisted == {Reason.LEADER_UNREACHABLE: 1}
-    assert groups.all_visible is visible
+NONE_LISTED = SimpleNamespace(valid=[], errors=[])
+LATE = failed(KafkaError._TIMED_OUT)  # noqa: SLF001 - its name
+UNREACHED = {Reason.LEADER_UNREACHABLE: 1}
+NOT_THERE = failed(KafkaError.GROUP_ID_NOT_FOUND)
 
 
 @pytest.mark.parametrize(
-    ("listing", "leaders", "unlisted", "visible"),
+    ("listing", "leaders", "probe", "unlisted", "visible"),
     [
-        (failed(KafkaError._TIMED_OUT), (1, 2), {Reason.TIMED_OUT: 2}, None),  # noqa: SLF001 - its name
-        (SimpleNamespace(valid=[], errors=[]), (1, -1, 2, -1), {Reason.NO_COORDINATOR: 2}, True),
+        (LISTED, (1, 2), NOT_THERE, UNREACHED, True),
+        (LISTED, (1, 2), described(ConsumerGroupState.DEAD), UNREACHED, True),
+        (LISTED, (1, 2), failed(KafkaError.GROUP_AUTHORIZATION_FAILED), UNREACHED, False),
+        (LISTED, (1, 2), failed(KafkaError.NOT_COORDINATOR), UNREACHED, None),
+        (LATE, (1, 2), NOT_THERE, {Reason.TIMED_OUT: 2}, None),
+        (NONE_LISTED, (1, -1, 2, -1), NOT_THERE, {Reason.NO_COORDINATOR: 2}, True),
     ],
-    ids=["the list fails as a whole", "nobody leads a partition of the groups"],
 )
-def test_groups_that_no_broker_lists_may_be_missing(
-    listing: object, leaders: tuple[int, ...], unlisted: dict[Reason, int], visible: bool | None
+def test_a_list_of_groups_says_what_may_be_missing_in_it(
+    listing: object, leaders: tuple[int, ...], probe: object, unlisted: dict[Reason, int], visible: bool | None
 ) -> None:
-    """None is taken for gone: every broker is counted, or every partition whose coordinator died."""
-    groups = reader_of(Connection(listing=listing, leaders=leaders)).list_groups()
-    assert (groups.names, groups.unlisted, groups.all_visible) == (frozenset(), unlisted, visible)
+    """A client that is refused to describe a group that nobody has may not see all.
+
+    None is taken for gone: every broker without a list is counted, and every partition whose coordinator died.
+    """
+    groups = reader_of(Connection({NOBODYS: probe}, listing=listing, leaders=leaders)).list_groups()
+    assert groups.names == ({"g"} if listing is LISTED else set())
+    assert (groups.unlisted, groups.all_visible) == (unlisted, visible)
