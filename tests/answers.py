@@ -1,5 +1,6 @@
 """Servers over HTTP that answer as a test says."""
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ Reply = tuple[int, Mapping[str, str], bytes]
 
 
 @contextmanager
-def replying(reply: Callable[[str, Message, bytes], Reply]) -> Iterator[str]:
+def replying(reply: Callable[[str, Message, bytes], Reply], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """A server that asks ``reply`` about path, headers and body of each request; yields its address."""
 
     class Answer(BaseHTTPRequestHandler):
@@ -31,8 +32,10 @@ def replying(reply: Callable[[str, Message, bytes], Reply]) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}"
         server.shutdown()
 
 

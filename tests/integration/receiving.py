@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -68,9 +69,9 @@ class MailBox:
 
 
 @contextmanager
-def mail_server(box: MailBox) -> Iterator[str]:
+def mail_server(box: MailBox, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve mail; yields ``host:port``."""
-    running = Controller(box, hostname="127.0.0.1", port=free_port(), ready_timeout=60)
+    running = Controller(box, hostname="127.0.0.1", port=free_port(), ready_timeout=60, ssl_context=tls)
     running.start()
     try:
         yield f"localhost:{running.port}"
@@ -91,7 +92,7 @@ class Hook:
 
 
 @contextmanager
-def http_server(hook: Hook) -> Iterator[str]:
+def http_server(hook: Hook, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve HTTP; yields the URL of the hook, with a secret in its path."""
 
     def reply(_path: str, _headers: Message, body: bytes) -> Reply:
@@ -100,7 +101,7 @@ def http_server(hook: Hook) -> Iterator[str]:
         hook.before_answer()
         return status, headers, text.encode()
 
-    with replying(reply) as address:
+    with replying(reply, tls) as address:
         yield f"{address}/services/{SECRET}"
 
 

@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 from base64 import b64encode
@@ -13,6 +14,7 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
+import trustme
 
 from exporter.clock import SystemClock
 from exporter.commands.delivery import finish
@@ -201,6 +203,24 @@ def test_servers_that_are_not_there_or_say_nothing_cost_themselves_alone(
     assert "names several recipients" in sent.lines[5]
     assert SECRET not in sent.said()
     assert len(hook.bodies) == 1
+
+
+def test_certificates_of_servers_are_checked(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, box: MailBox, hook: Hook
+) -> None:
+    """Of a CA that nobody knows nothing is sent; named as the page says, it is."""
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(tls)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    with mail_server(box, tls) as address, http_server(hook, tls) as secure:
+        mail = written(tmp_path / "mails", f"mailtos://{address}?from=liveness@example.org&mode=ssl")
+        page = written(tmp_path / "hook", secure.replace("https", "jsons"))
+        sent = Sent(folder, Recipient(mail, "boss@example.org"), Recipient(page))
+        assert sent.send() == (0, 2) and (box.mails, hook.bodies) == ([], [])
+        for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
+            monkeypatch.setenv(variable, str(tmp_path / "ca.pem"))
+        assert sent.send() == (0, 0), sent.lines
+        assert (len(box.mails), len(hook.bodies)) == (1, 1)
 
 
 def test_a_damaged_record_and_a_full_disk_send_nothing(folder: Path, box: MailBox, mail: Path) -> None:
