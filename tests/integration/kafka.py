@@ -48,11 +48,11 @@ class Kafka(Workbench):
                     raise
                 time.sleep(0.05)
 
-    def write_keyed(self, key: TopicPartition, records: Iterable[tuple[bytes, float | None]]) -> None:
-        """Write one record per (record key, Unix seconds; None: without a time), each in a batch of its own."""
+    def write_keyed(self, topic: str, records: Iterable[tuple[str, float]], value: bytes = b"x") -> None:
+        """Write one record per (record key, Unix seconds) into partition 0, each in a batch of its own."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True, **QUIET})
         for name, seconds in records:
-            producer.produce(key.topic, b"x", key=name, partition=key.partition, timestamp=_ms(seconds))
+            producer.produce(topic, value, key=name, partition=0, timestamp=round(seconds * 1000))
             assert producer.flush(30) == 0
 
     def raw_max_timestamp(self, key: TopicPartition) -> tuple[int, float]:
@@ -71,7 +71,3 @@ class Kafka(Workbench):
         if self.knows_max_timestamp:
             return state, earliest, latest, newest
         return State.UNSUPPORTED, earliest, latest, None
-
-
-def _ms(seconds: float | None) -> int:
-    return -1 if seconds is None else round(seconds * 1000)

@@ -117,8 +117,8 @@ def commit(bootstrap: str, group: str, offsets: Mapping[str, int] | Mapping[Part
 
 
 @contextmanager
-def member(bootstrap: str, group: str, topic: str, records: int, protocol: str = "classic") -> Iterator[Consumer]:
-    """A member of a group that has read and committed so many records; it leaves at the end."""
+def subscription(bootstrap: str, group: str, topic: str, protocol: str = "classic") -> Iterator[Consumer]:
+    """A member of a group that wants a topic, until it leaves at the end; it has no partition before it polls."""
     settings: Mapping[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -129,12 +129,19 @@ def member(bootstrap: str, group: str, topic: str, records: int, protocol: str =
     consumer = Consumer({**settings, **QUIET})
     consumer.subscribe([topic])
     try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def member(bootstrap: str, group: str, topic: str, records: int, protocol: str = "classic") -> Iterator[Consumer]:
+    """A member of a group that has read and committed so many records."""
+    with subscription(bootstrap, group, topic, protocol) as consumer:
         taken = [message for _ in range(records) if (message := consumer.poll(60)) is not None and not message.error()]
         assert len(taken) == records
         consumer.commit(taken[-1], asynchronous=False)
         yield consumer
-    finally:
-        consumer.close()
 
 
 def forget(workbench: Workbench, *groups: str) -> None:

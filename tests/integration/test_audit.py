@@ -113,8 +113,8 @@ def cases(broker: Broker, workbench: Workbench) -> Audited:
     workbench.delete_records("case-void-empty", 0, 1)
     kafka = Kafka(KAFKA_VERSION, broker.bootstrap)
     kafka.create("case-role-compacted", 1, EVERLASTING | {"cleanup.policy": "compact"})
-    days = [(f"{number}".encode(), NOW - (90 + number) * DAY) for number in reversed(range(60))]
-    kafka.write_keyed(TopicPartition("case-role-compacted", 0), days)
+    days = [(f"{number}", NOW - (90 + number) * DAY) for number in reversed(range(60))]
+    kafka.write_keyed("case-role-compacted", days)
     write(workbench, "case-role-endless", 90)
     for name in ("orders.DLT", "app-store-changelog", "plain"):
         write(workbench, f"case-role-{name}", 90, ended)

@@ -41,10 +41,6 @@ What is dead in the demo died before its first poll: it is retired.
 """
 
 
-def command(folder: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "tests.demo", "--folder", str(folder), *options]
-
-
 def processes_about(folder: Path) -> list[str]:
     """Command lines of the running processes that name the folder or work in it; each part of the demo does.
 
@@ -69,11 +65,10 @@ def listens(address: str) -> bool:
 
 
 @contextmanager
-def demo_until(folder: Path, line: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+def demo_until(folder: Path, line: str) -> Iterator[subprocess.Popen[str]]:
     """A demo that has printed ``line``; killed at the end should it still run."""
-    with subprocess.Popen(
-        command(folder, *options), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as demo:
+    command = [sys.executable, "-m", "tests.demo", "--folder", str(folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
         stuck = threading.Timer(WHOLE_DEMO_SECONDS, demo.kill)
         stuck.start()
         try:
@@ -106,10 +101,6 @@ def empty_panels(ask: Ask) -> dict[str, str]:
     }
 
 
-def unexplained(empty: dict[str, str]) -> list[str]:
-    return [panel for panel in empty if not panel.startswith(EMPTY_IN_THE_DEMO)]
-
-
 @pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
 def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> None:
     """A demo says PASS, ends with 0 at Ctrl-C, leaves report, config, history and logs, and no process.
@@ -127,7 +118,10 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
                 if line.startswith("The broker, the live producers and the exporter run until Ctrl-C"):
                     break
             # A busy machine may scrape the verdicts late.
-            until(lambda: not unexplained(empty_panels(ask)), "every panel that should be is filled")
+            until(
+                lambda: all(panel.startswith(EMPTY_IN_THE_DEMO) for panel in empty_panels(ask)),
+                "every panel that should be is filled",
+            )
             empty = empty_panels(ask)
         demo.send_signal(signal.SIGINT)
         assert demo.wait() == 0, output

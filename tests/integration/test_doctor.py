@@ -101,16 +101,10 @@ def visible_topics(properties: Properties) -> int:
             return 0
 
 
-@pytest.fixture
-def doctored_and_hidden(secured: Secured) -> None:
-    """Two topics of the shared broker."""
-    for topic in ("doctored", "hidden"):
-        secured.bench.create(topic)
-
-
-@pytest.mark.usefixtures("doctored_and_hidden")
 def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(secured: Secured, doctor: Doctor) -> None:
     """A user who may describe one of two topics, and read the settings of neither."""
+    for topic in ("doctored", "hidden"):
+        secured.bench.create(topic)
     secured.add_user("patient")
     secured.grant("patient", [(AclOperation.DESCRIBE, "doctored")])
     properties = secured.by_password(user="patient")

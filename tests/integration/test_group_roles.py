@@ -3,7 +3,7 @@
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,23 +18,11 @@ from tests.demo.broker import Broker, resolve_kafka
 from tests.groups import readers
 from tests.integration.kafka import DAY_AGO
 from tests.integration.kafka_tools import small_java
-from tests.integration.sweeping import commit, forget, member, sweeping
-from tests.workbench import QUIET, Workbench
+from tests.integration.sweeping import commit, forget, member, subscription, sweeping
+from tests.workbench import Workbench
 
 OFFSETS = "__consumer_offsets"
 ASSIGNED, LEFT, GONE = GroupRole.ASSIGNED, GroupRole.COMMITTED, GroupRole.GONE
-
-
-@contextmanager
-def subscribed(bootstrap: str, group: str, topic: str, protocol: str) -> Iterator[Consumer]:
-    """A member of a group that wants a topic; it has no partition before it polls."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": protocol, **QUIET}
-    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
-    consumer.subscribe([topic])
-    try:
-        yield consumer
-    finally:
-        consumer.close()
 
 
 def polls_its_topic(consumer: Consumer) -> bool:
@@ -57,7 +45,7 @@ def test_a_group_that_left_a_topic_does_not_read_it(workbench: Workbench, protoc
             left: {group: GONE},
             read: {group: GONE},
         }
-        with subscribed(workbench.bootstrap, group, read, protocol) as consumer:
+        with subscription(workbench.bootstrap, group, read, protocol) as consumer:
             workbench.until(lambda: polls_its_topic(consumer))
             sweep = swept.sweep()
             assert dict(find_readers(sweep, [left]).list_groups(0)) == {group: LEFT}

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from exporter.backfill.cutoff import Request
 from exporter.clock import SystemClock
@@ -14,7 +13,7 @@ from exporter.commands.offsets import Gap, Spec, Time, list_offsets
 from exporter.domain.history.rows import Window
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from tests.backfill_rows import Run, run_backfill
-from tests.demo.broker import Broker
+from tests.demo.broker import KAFKA_VERSION, Broker
 from tests.groups import groups_of
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import holds, measuring, read
@@ -22,7 +21,7 @@ from tests.integration.sweeping import commit
 from tests.integration.watch import Watch, seen
 from tests.times import first_since
 from tests.views import readings_of
-from tests.workbench import EVERLASTING, QUIET, Workbench
+from tests.workbench import EVERLASTING
 
 HOUR, DAY = 3600.0, 86_400.0
 CLEANED = "cleaned"
@@ -40,16 +39,8 @@ def lingering(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
-def bench(lingering: Broker) -> Workbench:
-    return Workbench(lingering.bootstrap)
-
-
-def write_keyed(bootstrap: str, topic: str, records: Sequence[tuple[str, float]]) -> None:
-    """Write a record for each key and time, each in a batch of its own."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **QUIET})
-    for key, seconds in records:
-        producer.produce(topic, SIXTH, key=key, partition=0, timestamp=round(seconds * 1000))
-        assert producer.flush(30) == 0
+def bench(lingering: Broker) -> Kafka:
+    return Kafka(KAFKA_VERSION, lingering.bootstrap)
 
 
 def segments(broker: Broker, topic: str) -> dict[int, Path]:
@@ -65,7 +56,7 @@ def size(path: Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def times(lingering: Broker, bench: Workbench) -> list[float]:
+def times(lingering: Broker, bench: Kafka) -> list[float]:
     """Six days of hourly records under three keys, until now, in a topic whose old segments were cleaned, once.
 
     The dates of empty files are those of a topic that was really written for six days. Returns the times of records.
@@ -73,7 +64,7 @@ def times(lingering: Broker, bench: Workbench) -> list[float]:
     bench.create(CLEANED, config=SEGMENTS)
     last = time.time() - 94
     times = [last - hour * HOUR for hour in range(144, -1, -1)]
-    write_keyed(lingering.bootstrap, CLEANED, [(f"k{n % 3}", at) for n, at in enumerate(times)])
+    bench.write_keyed(CLEANED, [(f"k{n % 3}", at) for n, at in enumerate(times)], SIXTH)
     before = len(segments(lingering, CLEANED))
     bench.alter(CLEANED, {"cleanup.policy": "compact"})
     # The last but one holds the last records of all keys before the active one, which is not cleaned.
@@ -99,7 +90,7 @@ def covers(windows: Sequence[Window], times: Sequence[float]) -> None:
 
 
 def test_backfill_sees_no_silence_in_what_compaction_emptied(
-    lingering: Broker, bench: Workbench, times: Sequence[float]
+    lingering: Broker, bench: Kafka, times: Sequence[float]
 ) -> None:
     """Written every hour until now: emptied segments make unknown hours, and the newest record ends the history."""
     source = Watch(lingering.bootstrap, [CLEANED]).source
@@ -112,7 +103,7 @@ def test_backfill_sees_no_silence_in_what_compaction_emptied(
 
 
 @pytest.mark.usefixtures("times")
-def test_time_lags_are_true_or_unknown(lingering: Broker, bench: Workbench) -> None:
+def test_time_lags_are_true_or_unknown(lingering: Broker, bench: Kafka) -> None:
     """Wherever a group stands in such a log, its time lag is true within its bound, or there is none."""
     log, exporter = read(bench, CLEANED), measuring(lingering.bootstrap, f"{CLEANED}.*")
     for offset in range(0, 145, 6):
@@ -136,12 +127,12 @@ def test_offsets_say_what_is_hidden(lingering: Broker, times: Sequence[float]) -
     assert (rows[-1].offset, rows[-1].timestamp_ms) == (144, round(times[-1] * 1000))
 
 
-def test_segments_past_the_log_start_hide_no_death(lingering: Broker, bench: Workbench) -> None:
+def test_segments_past_the_log_start_hide_no_death(lingering: Broker, bench: Kafka) -> None:
     """DeleteRecords into a later segment: the files before it stay for a while, and hide older times alone."""
     bench.create("purged", config=SEGMENTS)
     last = time.time() - 30
     times = [last - hour * HOUR for hour in range(60, -1, -1)]
-    write_keyed(lingering.bootstrap, "purged", [("", at) for at in times])
+    bench.write_keyed("purged", [("", at) for at in times], SIXTH)
     start = list(segments(lingering, "purged"))[-3] + 2
     bench.delete_records("purged", 0, start)
     source = Watch(lingering.bootstrap, ["purged"]).source

@@ -78,7 +78,7 @@ def test_an_object_is_there_whole_or_not_at_all_when_the_server_is_killed(s3: S3
     writer.start()
     for _ in range(3):
         wanted = len(written) + 3
-        until(partial(_at_least, written, wanted), "three writes")
+        until(lambda: len(written) >= wanted, "three writes")  # noqa: B023
         s3.restart()
     over.set()
     writer.join()
@@ -91,10 +91,6 @@ def test_an_object_is_there_whole_or_not_at_all_when_the_server_is_killed(s3: S3
 
 def _write(content: bytes, file: IO[bytes]) -> None:
     file.write(content)
-
-
-def _at_least(written: list[str], wanted: int) -> bool:
-    return len(written) >= wanted
 
 
 def test_history_waits_in_memory_while_storage_is_gone_or_refuses_and_is_written_afterwards(

@@ -41,13 +41,6 @@ class Polled:
         return row
 
 
-@pytest.fixture
-def polled(cluster: FakeCluster) -> Iterator[Polled]:
-    polled = Polled(cluster)
-    yield polled
-    polled.source.close()
-
-
 @pytest.mark.parametrize("spec", ["earliest", "latest"])
 def test_a_broker_that_answers_the_two_calls_differently_is_found_out(
     cluster: FakeCluster, logged_warnings: Callable[[], list[str]], spec: str

@@ -149,7 +149,7 @@ def test_log_append_time_is_the_brokers_own(kafka: Kafka) -> None:
     settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact,delete", "retention.ms": "90000"}
     kafka.create("stamped", config=settings)
     began = time.time()
-    kafka.write_keyed(TopicPartition("stamped", 0), [(b"k", DAY_AGO)])
+    kafka.write_keyed("stamped", [("k", DAY_AGO)])
     snapshot = Watch(kafka.bootstrap, ["stamped"]).poll()
     newest = readings_of(snapshot)[TopicPartition("stamped", 0)].newest
     assert newest is not None

@@ -151,15 +151,6 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(his
     assert "Traceback" in log and "\tat org.apache.spark." in log
 
 
-@pytest.mark.usefixtures("spark")
-def test_a_report_without_verdicts_says_so(history: Path, refused: Call) -> None:
-    """One line with the command to run first."""
-    done = refused("report", "--history", history)
-    assert done.returncode == 2
-    advice = f"run `topic-liveness rollup --history {history}` first"
-    assert done.stderr == f"Error: no verdicts in {history / 'tables' / 'verdicts'}: {advice}\n"
-
-
 def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(
     spark: SparkSession, history: Path, tmp_path: Path, refused: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
