@@ -23,6 +23,8 @@ from exporter.domain.judging.detection import (
 from exporter.domain.learning.traffic_clock import HOURS
 from exporter.domain.polls.silence import Silence, Silences
 from exporter.domain.verdicts import VERDICTS, Expectation, TopicOverride, Verdict
+from exporter.history.published import Expectations, Publication
+from exporter.storage.files import Location
 
 Key = tuple[str, str, int | None]
 """(cluster, topic, partition); partition None is the topic as a whole."""
@@ -71,6 +73,13 @@ def silences_in(silences: Iterable[Silence | None]) -> Silences:
 def set_of(rows: Iterable[Expectation]) -> ExpectationSet:
     """Return expectations prepared to judge silences."""
     return ExpectationSet(table_of(rows))
+
+
+def read_published(history: Location) -> Publication:
+    """Return what a rollup published in a history folder, and insist that it can be read."""
+    expectations = Expectations(history)
+    assert expectations.refresh() and expectations.published is not None, expectations.problem
+    return expectations.published
 
 
 def rows_of(table: ExpectationTable) -> list[Expectation]:

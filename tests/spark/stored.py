@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,9 +14,8 @@ from typing import Self
 import pyarrow.parquet as pq
 
 from exporter.domain.verdicts import Verdict
-from exporter.history.published import Expectations
 from tests.delta import active_hours, table_size
-from tests.judging import rows_of
+from tests.judging import read_published, rows_of
 from tests.s3 import BUCKET, S3Server
 from tests.spark.story import HOUR, World, at, every, moment
 from tests.waiting import until
@@ -139,23 +137,10 @@ def require_whole(server: S3Server, name: str) -> None:
     written = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
     assert table_size(folder / "tables" / "windows").rows == written > 0
     assert active_hours(folder / "tables" / "daily") == 2 * (24 * DAYS - 1), "all but the first poll see an advance"
-    expectations = Expectations(server.location(name))
-    assert expectations.refresh(), expectations.problem
-    assert expectations.published is not None
+    rows = rows_of(read_published(server.location(name)).rows)
     last = Verdict.LIVE, at(DAYS) - HOUR
-    found = {
-        (row.topic, row.partition): (row.verdict, row.last_advance) for row in rows_of(expectations.published.rows)
-    }
+    found = {(row.topic, row.partition): (row.verdict, row.last_advance) for row in rows}
     assert found == {("orders", None): last, ("orders", 0): last, ("orders", 1): last}, found
-
-
-def leave_unneeded(folder: Path) -> Path:
-    """Leave a file among the windows as of a run that was killed eight days ago: upkeep is to remove it."""
-    unneeded = folder / "tables" / "windows" / "date=2025-01-06" / "part-00000-of-a-killed-run.parquet"
-    unneeded.parent.mkdir(parents=True, exist_ok=True)
-    unneeded.write_bytes(b"PAR1")
-    os.utime(unneeded, 2 * (time.time() - 8 * 86_400,))
-    return unneeded
 
 
 def only_stages(output: str) -> None:

@@ -14,14 +14,13 @@ from exporter.domain.polls.silence import Silence
 from exporter.domain.scoring.calibration import calibrations
 from exporter.domain.verdicts import Verdict
 from exporter.history.cluster_states import read_state
-from exporter.history.published import Expectations
 from spark_rollups.spark.frames import arrow_schema
 from spark_rollups.stages.calibration import UNITS, units, unusual_from
 from spark_rollups.stages.learning import DAYS, LEARNED, learn_batch, week_of
 from spark_rollups.stages.verdicts import JUDGED, Rule, judge_batch
 from spark_rollups.stages.verdicts import LEARNED as PUBLISHED
 from spark_rollups.store.schemas import BASELINES, EXPECTATIONS
-from tests.judging import judge, rows_in
+from tests.judging import judge, read_published, rows_in
 from tests.pointer import point_to
 from tests.spark.polls import run_exporter
 from tests.spark.spool_days import SpoolDays, fold, struct_tables
@@ -71,10 +70,7 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(tmp
         learned = [{**row, **{name: row[of] for name, of in PUBLISHED.items()}, "schema_version": 1} for row in rows]
         pq.write_table(pa.Table.from_pylist(learned, arrow_schema(EXPECTATIONS)), target / "part-0.parquet")
         point_to(target, at(day))
-        known = Expectations(tmp_path)
-        assert known.refresh(), known.problem
-        assert known.published is not None
-        row = rows_in(known.published.rows)["prod", "legacy", None]
+        row = rows_in(read_published(tmp_path).rows)["prod", "legacy", None]
         assert row.last_advance is not None
         between = judge(Silence(row.last_advance, at(day), known=True), row, at(day)).verdict
         return next(row for row in rows if (row["topic"], row["partition"]) == ("legacy", None)), between

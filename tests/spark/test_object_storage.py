@@ -18,7 +18,6 @@ from tests.spark.stored import (
     END,
     IMPATIENT_JOB,
     HeldJobs,
-    leave_unneeded,
     only_stages,
     require_whole,
     start_rollup,
@@ -99,7 +98,9 @@ def test_a_rollup_cut_off_and_one_killed_are_completed_by_the_next_which_says_wh
     jobs.kill()
     assert not (folder / "tables" / "streams").exists()
     assert not (folder / "published" / "current.json").exists()
-    unneeded = leave_unneeded(folder)
+    unneeded = folder / "tables" / "windows" / "date=2025-01-06" / "part-00000-of-a-run-killed-eight-days-ago.parquet"
+    unneeded.write_bytes(b"PAR1")
+    os.utime(unneeded, 2 * (time.time() - 8 * 86_400,))
     note_upkeep(folder)
     with closing(Wire(server.url.removeprefix("http://"))) as line:
         line.delay = 0.05

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from exporter.domain.scoring.calibration import Calibration
 from exporter.domain.scoring.thresholds import PastAlarms
-from exporter.history.published import Expectations
 from spark_rollups.stages.publish import publish
 from spark_rollups.stages.verdicts import JUDGED
 from spark_rollups.store.durable import write_whole
+from tests.judging import read_published
 from tests.spark.conftest import recorded_syncs
 from tests.spark.story import at, moment
 
@@ -50,8 +50,7 @@ def test_what_a_killed_publication_left_is_neither_read_nor_kept(
     name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=())
     assert name == f"{unnamed.name}-2"
     assert json.loads((published / "current.json").read_text())["expectations"] == name
-    expectations = Expectations(tmp_path)
-    assert expectations.refresh(), expectations.problem
+    read_published(tmp_path)
 
 
 @pytest.mark.parametrize(("hours", "replaced"), [(0.5, False), (2.0, True)])
@@ -68,10 +67,7 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     ]
     name = publish(judged, tmp_path, as_of=now, published_at=now, calibrated=calibrated)
     assert (name is not None) == replaced
-    expectations = Expectations(tmp_path)
-    assert expectations.refresh(), expectations.problem
-    assert expectations.published is not None
     counted = PastAlarms(3, 1200, 0, 0)
-    assert expectations.published.past_alarms == ({"topic": counted, "partition": counted} if replaced else {})
+    assert read_published(tmp_path).past_alarms == ({"topic": counted, "partition": counted} if replaced else {})
     current = json.loads((tmp_path / "published" / "current.json").read_text())
     assert datetime.fromisoformat(current["as_of"]) == (now if replaced else wrong)

@@ -16,14 +16,13 @@ from exporter.domain.history.rows import Relation
 from exporter.domain.polls.readings import State
 from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Verdict
-from exporter.history.published import Expectations
 from exporter.history.spool import Spool
 from exporter.history.tables import table_of
 from spark_rollups.spool import ingest
 from spark_rollups.stages.upkeep import note
 from spark_rollups.store.tables import Tables
 from tests.delta import Row, rows_of
-from tests.judging import judge, rows_in, set_of
+from tests.judging import judge, read_published, rows_in, set_of
 from tests.snapshots import silence_of
 from tests.spark.disturbed import large_history, lose_commits
 from tests.spark.judged import (
@@ -147,14 +146,10 @@ def test_topics_of_one_name_in_two_clusters_are_judged_each_by_its_own(judged: J
     assert judged.of_others["mirror"]["orders", 0].verdict == Verdict.DEAD
     assert "0 of 3 partitions of orders live" in judged.of_others["mirror"]["orders", 0].evidence
     assert judged.of_others["mirror"]["orders", 0].end_offset < judged.at_end["orders", 0].end_offset
-    published = Expectations(judged.history)
-    assert published.refresh()
-    assert published.published is not None
+    published = rows_in(read_published(judged.history).rows)
     for cluster, rows in ((CLUSTER, judged.at_end), ("mirror", judged.of_others["mirror"])):
-        published_verdicts = {
-            key[1:]: row.verdict for key, row in rows_in(published.published.rows).items() if key[0] == cluster
-        }
-        assert published_verdicts == {key: row.verdict for key, row in rows.items()}
+        found = {key[1:]: row.verdict for key, row in published.items() if key[0] == cluster}
+        assert found == {key: row.verdict for key, row in rows.items()}
 
 
 def test_a_partition_that_cannot_be_read_is_neither_dead_nor_alive(judged: Judged) -> None:
@@ -183,10 +178,7 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
 
     So it does in slots of five minutes, and the score is Spark's too.
     """
-    expectations = Expectations(judged.history)
-    assert expectations.refresh()
-    assert expectations.published is not None
-    published = rows_in(expectations.published.rows)
+    published = rows_in(read_published(judged.history).rows)
     assert not set_of(published.values()).faulty, "what promises nothing is no impossible value"
     for cluster, rows in ((CLUSTER, judged.at_end), ("fast", judged.of_others["fast"])):
         silences: dict[str, list[Silence | None]] = {}
@@ -207,9 +199,7 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
 
 
 def test_the_holidays_of_a_calendar_are_published(judged: Judged) -> None:
-    published = Expectations(judged.history)
-    assert published.refresh() and published.published is not None
-    rests = rows_in(published.published.rows)[CLUSTER, "office", None].rests
+    rests = rows_in(read_published(judged.history).rows)[CLUSTER, "office", None].rests
     assert rests and [one.why for one in rests] == ["second day, fair"]
 
 
@@ -217,9 +207,8 @@ def test_what_was_learned_of_a_topic_with_an_override_is_published(judged: Judge
     """The exporter has overrides of its own; once this one ends there, the topic is judged by its traffic clock."""
     shown = judged.of_others["mirror"]["scratch", None]
     assert (shown.rule, shown.max_silence_seconds) == ("override", None)
-    published = Expectations(judged.history)
-    assert published.refresh() and published.published is not None
-    promised, free = (rows_in(published.published.rows)["mirror", topic, None] for topic in ("scratch", "legacy"))
+    published = rows_in(read_published(judged.history).rows)
+    promised, free = (published["mirror", topic, None] for topic in ("scratch", "legacy"))
     assert (promised.rule, promised.verdict) == ("traffic-clock", Verdict.RETIRED)
     assert promised.max_silence_seconds == free.max_silence_seconds
 
