@@ -5,21 +5,28 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from exporter.clock import SystemClock
+from exporter.collectors.poller import Poller
+from exporter.domain.polls.readings import PollFailure
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaState
+from exporter.factory.clusters import make_replica_watches
+from exporter.factory.sources import make_poll_source
 from exporter.history.relations import copies_of
-from tests.demo.broker import Broker, resolve_kafka
+from exporter.settings.schema import Settings
+from tests.demo.broker import Broker, java_properties, resolve_kafka
 from tests.demo.jars import MIRROR
+from tests.demo.lifeline import Lifeline
 from tests.grafana import TARGETS
-from tests.integration.mirroring import MirrorMaker, PairTest, copy
+from tests.integration.kafka_tools import small_java
 from tests.integration.serving import Exporter
 from tests.prometheus import Ask, scraping
-from tests.unit.readings import ReplicaReading, replica_readings
+from tests.unit.readings import Replica, ReplicaReading, replica_readings
 from tests.waiting import until
 from tests.workbench import EVERLASTING, Workbench
 
@@ -28,6 +35,96 @@ YEAR_AGO = NOW - 365 * 86_400
 RISING, TIES, OLD = "copied-rising", "copied-ties", "copied-old"
 STAMPED, MORE = "copied-stamped", "copied-more"
 TOPICS = {RISING: 2, TIES: 1, OLD: 1, STAMPED: 1, MORE: 1}
+
+
+ONE = ("replication.factor", "checkpoints.topic.replication.factor", "heartbeats.topic.replication.factor")
+STORED = ("offset", "status", "config")
+
+
+class MirrorMaker:
+    """MirrorMaker 2 as its own process, from ``east`` to ``west``; copies topics whose names begin with ``copied-``."""
+
+    def __init__(self, folder: Path, *jars: Path, east: str, west: str) -> None:
+        """``jars`` are the folders with those of the broker and of MirrorMaker."""
+        self._folder = folder
+        self._jars = jars
+        self._west = west
+        self._process: Lifeline | None = None
+        self.log = folder / "mirror.log"
+        properties = {
+            "clusters": "east, west",
+            "east.bootstrap.servers": east,
+            "west.bootstrap.servers": west,
+            "east->west.enabled": "true",
+            "east->west.topics": "copied-.*",
+            # The source is shared with other tests: nothing of the mirror's own is kept there.
+            "offset-syncs.topic.location": "target",
+            "emit.checkpoints.enabled": "false",
+            "emit.heartbeats.interval.seconds": "1",
+            "refresh.topics.interval.seconds": "1",
+            "offset.flush.interval.ms": "500",
+            "tasks.max": "1",
+            # Scanning each class of the class path for plug-ins takes half of a start.
+            "plugin.discovery": "service_load",
+            "offset-syncs.topic.replication.factor": "1",
+            **dict.fromkeys(ONE, "1"),
+            **{f"{name}.storage.replication.factor": "1" for name in STORED},
+            **{f"{name}.storage.partitions": "1" for name in STORED[:2]},
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "mm2.properties").write_text(java_properties(properties), encoding="ascii")
+        (folder / "log4j2.properties").write_text(
+            "appender.console.type=Console\nappender.console.name=console\nrootLogger.level=warn\n"
+            "rootLogger.appenderRef.console.ref=console\n"
+        )
+
+    def start(self) -> None:
+        """Start it; what it copies comes when it is ready, which takes some seconds."""
+        command = [*small_java("256m", *self._jars), "org.apache.kafka.connect.mirror.MirrorMaker"]
+        command[1:1] = [f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"]
+        command += [str(self._folder / "mm2.properties")]
+        self._process = Lifeline([*command, "--clusters", "west"], output=self.log, cwd=self._folder)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+
+class PairTest:
+    """Two clusters ``east`` and ``west`` as the exporter polls and compares them; the test says when."""
+
+    def __init__(self, east: str, west: str, **pair: object) -> None:
+        """``pair`` is what ``replicas`` holds beside source and target."""
+        clusters = [
+            {"name": name, "kafka": {"bootstrap.servers": at}, "topics": {"include": [r"(east\.)?copied-.*"]}}
+            for name, at in (("east", east), ("west", west))
+        ]
+        settings = Settings.model_validate(
+            {"clusters": clusters, "replicas": [{"source": "east", "target": "west", **pair}]}
+        )
+        self._found: list[Comparison] = []
+        watches = make_replica_watches(settings, SystemClock(), self._found.append)
+        self._pollers = [
+            Poller(cluster.name, make_poll_source(cluster, settings), watches, SystemClock())
+            for cluster in settings.clusters
+        ]
+
+    def until(self, true: Callable[[Comparison], bool], seconds: float = 120.0) -> Comparison:
+        """Compare until something is so, and return that comparison."""
+
+        def compared() -> bool:
+            outcomes = [poller.poll() for poller in self._pollers]
+            assert not [outcome for outcome in outcomes if isinstance(outcome, PollFailure)], outcomes
+            return true(self._found[-1])
+
+        until(compared, "the comparison", seconds)
+        return self._found[-1]
+
+
+def copy(topic: str, partition: int = 0) -> Replica:
+    """A partition of a topic and of its replica, as MirrorMaker names it by default."""
+    return Replica(topic, f"east.{topic}", partition)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +197,7 @@ def test_replication_is_followed_from_start_to_end(
     topics: Workbench, west: Broker, mirror: MirrorMaker, tmp_path: Path
 ) -> None:
     """In step, then behind and stopped with the records and seconds that are missing, in step again, then at rest."""
-    pair = PairTest(topics.bootstrap, west.bootstrap, topics=r"(east\.)?copied-.*", behind_after=1, stopped_after=5)
+    pair = PairTest(topics.bootstrap, west.bootstrap, behind_after=1, stopped_after=5)
     in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)
     followed = [copy(RISING), copy(RISING, 1), copy(OLD), copy(MORE), copy(TIES)]
     started = pair.until(lambda seen: all(replica_readings(seen).get(one) == in_step for one in followed))

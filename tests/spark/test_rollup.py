@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date
 from pathlib import Path
@@ -18,13 +19,14 @@ from exporter.domain.polls.silence import Silence
 from exporter.domain.verdicts import Verdict
 from exporter.history.spool import Spool
 from exporter.history.tables import table_of
+from spark_rollups.spark.frames import spread
 from spark_rollups.spool import ingest
+from spark_rollups.stages.folding import FIRST_DAY
 from spark_rollups.stages.upkeep import note
-from spark_rollups.store.tables import Tables
+from spark_rollups.store.tables import SCHEMAS, Tables, TablesError
 from tests.delta import Row, rows_of
 from tests.judging import judge, read_published, rows_in, set_of
 from tests.snapshots import silence_of
-from tests.spark.disturbed import large_history, lose_commits
 from tests.spark.judged import (
     CUT_OFF,
     END,
@@ -41,6 +43,65 @@ from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 from tests.views import Reading, union
 
 pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on whatever machine this is
+
+
+LOST = ("windows", "coverage", "inventory", "daily", "streams", "drops")
+"""Tables of which the last commit is moved away. They are made again from the spool."""
+
+
+@contextmanager
+def large_history(spark: SparkSession, history: Path, day: float) -> Iterator[list[int]]:
+    """Have runs work in several parts and look which files they need; yield the numbers of parts.
+
+    The files of windows before a day of the story are not there meanwhile.
+    """
+    counts, skipping = list[int](), "spark.databricks.delta.stats.skipping"
+    before = str(spark.conf.get(skipping))
+    date_then = f"date={moment(at(day)).date()}"
+    past = [one for one in history.glob("tables/windows/date=*") if one.name < date_then]
+    assert past
+
+    def counted_spread(spark: SparkSession, *, rows: int, streams: int) -> int:
+        counts.append(spread(spark, rows=rows, streams=streams))
+        return counts[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("spark_rollups.spark.frames._STREAMS_A_SHARD", 20)
+        patched.setattr("spark_rollups.spark.frames._ROWS_A_SHARD", 8_000)
+        patched.setattr("spark_rollups.rollup.spread", counted_spread)
+        spark.conf.set(skipping, "true")
+        away = {folder: folder.rename(history / folder.name) for folder in past}
+        yield counts
+    for folder, elsewhere in away.items():
+        elsewhere.rename(folder)
+    spark.conf.set(skipping, before)
+
+
+def lose_commits(spark: SparkSession, history: Path) -> None:
+    """Expect that no table is used whose last commit is empty, as after a power cut; then move some away.
+
+    Delta reads an empty commit as one that added nothing.
+    """
+    published = (history / "published" / "current.json").read_bytes()
+    lost = {name: max((history / "tables" / name / "_delta_log").glob("[0-9]*.json")) for name in SCHEMAS}
+    assert ingest.find_pending_day(Tables(spark, history)) is None
+    for commit in lost.values():
+        content = commit.read_bytes()
+        commit.write_bytes(b"")
+        advice = rf"is empty, as after a power cut, and what it added would be lost: move {commit.stem}\* and "
+        with pytest.raises(TablesError, match=f"^{re.escape(str(commit))} {advice}"):
+            roll_up(spark, history, END)
+        commit.write_bytes(content)
+    assert ingest.find_pending_day(Tables(spark, history)) == FIRST_DAY, "the next plain run makes all days again"
+    for commit in (lost[name] for name in LOST):
+        assert int(commit.stem), "a table that lost its only commit is another matter"
+        for path in [*commit.parent.glob(f"{commit.stem}*"), *commit.parent.glob(f".{commit.stem}*")]:
+            path.unlink()
+    ledger = history / "tables" / "ingested.json"
+    with pytest.raises(TablesError, match=rf"when spool files were taken in, and has .* or move {ledger} away"):
+        roll_up(spark, history, END)
+    assert (history / "published" / "current.json").read_bytes() == published
+    ledger.unlink()
 
 
 @dataclass
