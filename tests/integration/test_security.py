@@ -1,12 +1,22 @@
 """A broker that asks who is there: every way in, every right, and what is logged where one is missing (Kafka 4.3.1)."""
 
+import gc
+import json
+import logging
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.domain.polls.readings import Reason, State, TopicPartition
+from exporter.domain.ports import SourceError
+from exporter.kafka.process import EARLIEST_LOCAL
+from exporter.kafka.tiered_offsets import TierClient
 from tests.groups import groups_of
 from tests.integration.secured import (
     DAY_AGO,
@@ -21,6 +31,9 @@ from tests.integration.secured import (
 )
 from tests.integration.sweeping import Swept, commit
 from tests.integration.watch import seen, watching
+from tests.lookup_answers import Answer
+from tests.programs import ROOT
+from tests.times import tier_of
 from tests.views import readings_of
 from tests.waiting import until
 
@@ -249,3 +262,59 @@ def test_what_is_refused_is_logged_once_and_counted_with_its_reason(
     texts = [*caplog.messages, watched.shown(), *(failure.detail for failure in failures)]
     assert not [text for text in texts if SECRET in text or WRONG in text]
     watched.source.close()
+
+
+ALONE = """
+import json, sys, time
+from pathlib import Path
+from tests.integration.watch import Watch
+
+def threads():
+    count = 0
+    for task in Path("/proc/self/task").glob("*/comm"):
+        try:
+            count += task.read_text().startswith("rdk:broker")
+        except OSError:  # threads come and go
+            pass
+    return count
+
+properties = json.loads(sys.argv[1])
+watch = Watch(properties.pop("bootstrap.servers"), [".*"], timeout=4.0, **properties)
+for poll in range(2):
+    print(watch.fail().reason, "connected" if threads() else "gone", flush=True)
+    while threads():
+        time.sleep(0.02)
+    print("gone", flush=True)
+"""
+
+
+def test_refused_credentials_are_not_tried_between_polls(secured: Secured) -> None:
+    """A refused client goes away by itself: a password tried once a second would lock the account."""
+    properties = json.dumps(secured.by_password("PLAIN", password=WRONG))
+    command = [sys.executable, "-c", ALONE, properties]
+    alone = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert alone.stdout.splitlines() == ["authentication-failed connected", "gone"] * 2
+
+
+def test_kafka_python_signs_in_by_the_same_configuration(secured: Secured, tmp_path: Path) -> None:
+    """kafka-python is let in by librdkafka's properties, and needs no right beyond the documented ones."""
+    (tmp_path / "password").write_text(f"{SECRET}\n")
+    for properties in (secured.by_certificate(), secured.by_password() | {"sasl.password": tmp_path / "password"}):
+        with closing(TierClient(properties, request_timeout=30)) as client:
+            assert tier_of(client, EARLIEST_LOCAL, TOPIC) == Answer(0)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_kafka_python_checks_as_much_as_librdkafka(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
+    """A certificate of an unknown authority, or for another name, and a wrong password are refused, a token named."""
+    caplog.set_level(logging.DEBUG)
+    unknown = secured.by_password() | {"ssl.ca.location": secured.certificates["unknown-ca.crt"]}
+    elsewhere = secured.by_password() | {"bootstrap.servers": secured.address("PASSWORD", "127.0.0.1")}
+    for properties in (unknown, elsewhere, secured.by_password("PLAIN", password=WRONG)):
+        with pytest.raises(SourceError, match=r"kafka-python got no answer from .*next step: ") as refused:
+            TierClient(properties, request_timeout=3)
+        assert WRONG not in str(refused.value)
+    gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a failed handshake
+    with pytest.raises(SourceError, match=r"sasl\.mechanism OAUTHBEARER cannot be carried over"):
+        TierClient(secured.by_own_token(), request_timeout=3)
+    assert SECRET not in caplog.text and WRONG not in caplog.text
