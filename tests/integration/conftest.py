@@ -12,8 +12,10 @@ from confluent_kafka.admin import ResourceType
 from tests.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.integration.kafka import VERSIONS, Kafka
 from tests.integration.secured import DAY_AGO, Secured, documented_group_rights, documented_rights
+from tests.integration.sweeping import forget
 from tests.integration.zookeeper import ZookeeperBroker
 from tests.trio import THIRD, Trio
+from tests.workbench import Workbench
 from tests.workers import needs
 
 NEWEST = 1.1e9
@@ -116,3 +118,15 @@ def logged_warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]
     """What a user reads in the log: the lines from warning on, up to now."""
     caplog.set_level(logging.DEBUG)
     return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest, workbench: Workbench) -> Iterator[str]:
+    """The name of a test, with which those of its topics and groups begin: they are deleted afterwards."""
+    name = str(request.node.originalname).removeprefix("test_").replace("_", "-")
+    yield name
+    groups = [group.group_id for group in workbench.admin.list_consumer_groups().result(30).valid]
+    if mine := [group for group in groups if group.startswith(name)]:
+        forget(workbench, *mine)
+    for topic in [topic for topic in workbench.admin.list_topics(timeout=10).topics if topic.startswith(name)]:
+        workbench.delete(topic)

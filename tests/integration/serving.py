@@ -82,6 +82,10 @@ class Exporter:
         found = (one.value for one in self.samples(name) if one.name == name and labels.items() <= one.labels.items())
         return next(found, None)
 
+    def count(self, what: str, **labels: str) -> float:
+        """Return the value of one of the exporter's own counters, 0 before anything was counted."""
+        return self.value(f"topic_liveness_{what}_total", **labels) or 0.0
+
     def samples(self, name: str = "") -> list[Sample]:
         """Return the samples of one scrape whose names begin so; to parse all of a large cluster takes long."""
         text = "".join(line for line in self.metrics().splitlines(keepends=True) if line.startswith(name))

@@ -44,12 +44,13 @@ def test_a_client_that_ends_or_hangs_changes_no_silence_window_or_scrape(
             TOPIC_LIVENESS_GROUPS__ENABLED="false",
         ) as exporter:
 
-            def count(name: str, **labels: str) -> float:
-                return exporter.value(f"topic_liveness_{name}_total", **labels) or 0.0
-
             def await_polls(cluster: str) -> None:
-                wanted = count("polls", kafka_cluster=cluster, outcome="ok") + 2
-                until(lambda: count("polls", kafka_cluster=cluster, outcome="ok") >= wanted, f"polls of {cluster}", 120)
+                wanted = exporter.count("polls", kafka_cluster=cluster, outcome="ok") + 2
+                until(
+                    lambda: exporter.count("polls", kafka_cluster=cluster, outcome="ok") >= wanted,
+                    f"polls of {cluster}",
+                    120,
+                )
 
             def last_advance() -> float | None:
                 return exporter.value("kafka_topic_last_advance_timestamp_seconds", topic=rests)
@@ -64,17 +65,21 @@ def test_a_client_that_ends_or_hangs_changes_no_silence_window_or_scrape(
                 os.kill(next(each for each in exporter.clients() if each != of_west), kill)
                 workbench.write([(moves, 0, time.time())])
                 ended = {"kafka_cluster": "east", "reason": Restart.ENDED}
-                until(lambda: count("client_restarts", **ended) == number, "the end is counted")  # noqa: B023
+                until(lambda: exporter.count("client_restarts", **ended) == number, "the end is counted")  # noqa: B023
                 await_polls("east")
                 assert last_advance() == advance
             os.kill(of_west, signal.SIGSTOP)
-            until(lambda: count("client_restarts", kafka_cluster="west", reason=Restart.HUNG) == 1, "it hangs", 120)
+            until(
+                lambda: exporter.count("client_restarts", kafka_cluster="west", reason=Restart.HUNG) == 1,
+                "it hangs",
+                120,
+            )
             await_polls("west")
             for cluster in pair:
                 assert exporter.value("kafka_brokers", kafka_cluster=cluster)
             failed = [one for one in exporter.samples("topic_liveness_polls_total") if one.labels["outcome"] != "ok"]
             assert {one.labels["kafka_cluster"] for one in failed if one.value} <= {"west"}
-            assert count("client_restarts", kafka_cluster="west", reason=Restart.ENDED) == 0
+            assert exporter.count("client_restarts", kafka_cluster="west", reason=Restart.ENDED) == 0
             assert exporter.end() == 0
     windows = [row for row in rows_of(exporter.history, "windows") if row["topic"] in (rests, moves)]
     assert sum(row["records"] for row in windows if row["topic"] == rests) == 1
@@ -90,14 +95,10 @@ def test_a_client_that_stays_blind_after_an_outage_is_replaced(tmp_path: Path) -
         kafka = {"bootstrap.servers": cluster.bootstrap, **backoff}
         exporter = Exporter(tmp_path, TOPIC_LIVENESS_CLUSTERS=json.dumps([{"name": "east", "kafka": kafka}]))
 
-        def polls() -> float:
-            return exporter.value("topic_liveness_polls_total", outcome="ok") or 0.0
-
-        until(lambda: polls() >= 1, "a good poll")
+        until(lambda: exporter.count("polls", outcome="ok") >= 1, "a good poll")
     with exporter:
-        restarts = "topic_liveness_client_restarts_total"
-        until(lambda: (exporter.value(restarts, reason=Restart.FAILING) or 0) >= 1, "a restart meanwhile", 120)
+        until(lambda: exporter.count("client_restarts", reason=Restart.FAILING) >= 1, "a restart meanwhile", 120)
         with FakeCluster(topics=1, partitions=2, brokers=1, port=port):
-            before = polls()
-            until(lambda: polls() >= before + 2, "good polls", 180)
+            before = exporter.count("polls", outcome="ok")
+            until(lambda: exporter.count("polls", outcome="ok") >= before + 2, "good polls", 180)
             assert exporter.value("topic_liveness_cluster_up", kafka_cluster="east") == 1

@@ -23,21 +23,10 @@ STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY}
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """What topics and groups of a test are called: its own name."""
-    return str(request.node.originalname).removeprefix("test_").replace("_", "-")
-
-
-@pytest.fixture
 def swept(workbench: Workbench, name: str) -> Iterator[Swept]:
-    """The topics and groups of this test, which leaves none of them on the shared broker."""
+    """The topics and groups of this test."""
     with sweeping(workbench.bootstrap, f"{name}.*") as swept:
         yield swept
-        if groups := groups_of(swept.attempt()):
-            forget(workbench, *groups)
-    for topic in workbench.admin.list_topics(timeout=10).topics:
-        if topic.startswith(name):
-            workbench.delete(topic)
 
 
 def test_topics_and_groups_that_are_gone_leave_no_series(workbench: Workbench, swept: Swept, name: str) -> None:
@@ -85,8 +74,6 @@ def test_a_group_without_a_name_costs_only_itself(workbench: Workbench, name: st
     finally:
         old.delete_groups([""])
         old.close()
-        forget(workbench, name)
-        workbench.delete(name)
 
 
 def tool(cache: Path, broker: Broker, option: str) -> list[list[str]]:

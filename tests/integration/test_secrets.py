@@ -39,10 +39,6 @@ class Serving(Exporter):
         new.chmod(0o400)
         new.rename(self.secret)
 
-    def good(self, what: str) -> float:
-        """How many ``polls`` or ``group_sweeps`` were good."""
-        return self.value(f"topic_liveness_{what}_total", outcome="ok") or 0.0
-
     def log_lines(self) -> list[str]:
         """What a user reads in the log of this: lines from warning on, and of the rotation."""
         lines = [line.split(" ", 1)[1] for line in self.log.read_text().splitlines() if " exporter." in line]
@@ -60,11 +56,11 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(tmp_path: 
             texts += [Path(f"/proc/{pid}/{name}").read_text() for name in ("cmdline", "environ")]
         serving.write(SECRET)
         until(lambda: serving.value("topic_liveness_cluster_up") == 1, "the new password in use")
-        until(lambda: serving.good("group_sweeps") > 0, "and by sweeps over groups")
+        until(lambda: serving.count("group_sweeps", outcome="ok") > 0, "and by sweeps over groups")
         serving.write("\n")
         until(lambda: "stay in use" in serving.log.read_text(), "the empty file noticed")
-        before = serving.good("polls")
-        until(lambda: serving.good("polls") > before, "another poll")
+        before = serving.count("polls", outcome="ok")
+        until(lambda: serving.count("polls", outcome="ok") > before, "another poll")
         texts += [serving.page(path).text for path in ("/", "/metrics")]
         assert serving.value("topic_liveness_cluster_up") == 1
         assert serving.end() == 0

@@ -12,7 +12,7 @@ from tests.demo.broker import Broker
 from tests.groups import GroupPartition, TimeLag, groups_of
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import holds, measuring, read
-from tests.integration.sweeping import Swept, commit
+from tests.integration.sweeping import Swept, commit, forget
 from tests.workbench import Workbench
 
 HOUR = 3600.0
@@ -20,29 +20,11 @@ DAY = 24 * HOUR
 
 
 @pytest.fixture
-def exporter(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Swept]:
-    """Watches topics and groups whose names begin as that of the test does."""
-    swept = measuring(broker.bootstrap, f"{stem(request)}.*")
+def exporter(broker: Broker, name: str) -> Iterator[Swept]:
+    """Watches topics and groups of this test."""
+    swept = measuring(broker.bootstrap, f"{name}.*")
     yield swept
     swept.close()
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest, workbench: Workbench) -> Iterator[str]:
-    """A name for topics and groups of this test to begin with; they are deleted afterwards."""
-    name = stem(request)
-    yield name
-    groups = workbench.admin.list_consumer_groups().result(30).valid
-    mine = [group.group_id for group in groups if group.group_id.startswith(name)]
-    for future in workbench.admin.delete_consumer_groups(mine).values() if mine else ():
-        future.result(30)
-    for topic in [topic for topic in workbench.admin.list_topics(timeout=10).topics if topic.startswith(name)]:
-        workbench.delete(topic)
-
-
-def stem(request: pytest.FixtureRequest) -> str:
-    """The name of the test that asks, without what all begin with."""
-    return f"lag-{request.node.name.removeprefix('test_')}"
 
 
 def write(workbench: Workbench, topic: str, times: Sequence[float]) -> None:
@@ -136,6 +118,5 @@ def test_every_version_of_brokers(kafka: Kafka) -> None:
             assert position.time_lag == TimeLag(0.0, 0.0)
         else:
             holds(log, position, group.read_at)
-    for future in kafka.admin.delete_consumer_groups(list(groups_of(sweep))).values():
-        future.result(30)
+    forget(kafka, *groups_of(sweep))
     kafka.delete(topic)
