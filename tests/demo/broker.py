@@ -12,7 +12,6 @@ import uuid
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
@@ -122,9 +121,7 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self, timeout: float = 120.0) -> None:
@@ -163,11 +160,6 @@ class Broker:
         if self._process is not None:
             self._process.kill()
             self._process = None
-
-    def restart(self, timeout: float = 120.0) -> None:
-        """Stop the broker if it runs, and start it on the same ports and data."""
-        self.stop()
-        self.start(timeout)
 
     def _java(self, *arguments: str, heap: str) -> list[str]:
         return [

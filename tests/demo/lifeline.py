@@ -48,10 +48,6 @@ class Lifeline:
         """Exit code of the child, None while it runs."""
         return self._process.poll()
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for the child's end. Raises subprocess.TimeoutExpired."""
-        return self._process.wait(timeout)
-
     def stop(self, grace: float = GRACE_SECONDS) -> None:
         """SIGTERM, and SIGKILL after ``grace`` seconds. Returns when the child is gone; safe to call again."""
         self._signal(signal.SIGTERM)

@@ -5,7 +5,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -14,15 +14,14 @@ from confluent_kafka import KafkaException
 
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.verdicts import Verdict
-from exporter.history.published import Expectations
 from exporter.java import JavaError
 from tests.demo.broker import KAFKA_VERSION, Broker, free_port, resolve_kafka
-from tests.demo.comparison import CLUSTER, ExposedVerdicts, Key, Row, as_lines, compare, reported_dead
+from tests.demo.comparison import CLUSTER, ExposedVerdicts, Row, as_lines, compare, reported_dead
 from tests.demo.jars import DemoError
 from tests.demo.lifeline import Lifeline
 from tests.demo.scenario import OWNERS, TOPICS, partitions
 from tests.demo.traffic import LiveTraffic, commit_groups, make_topics, write_history
-from tests.judging import rows_of
+from tests.judging import read_published, rows_of
 from tests.programs import ROOT, cache_folder
 
 DEFAULT_FOLDER = Path("topic-liveness-demo")
@@ -198,7 +197,8 @@ class _Demo:
 
     def _agreement(self, address: str, check: Callable[[], None]) -> list[Row]:
         """Wait until the exporter uses the published expectations and agrees with the truth, or time is up."""
-        published = _published(self._place.history)
+        rows_published = rows_of(read_published(self._place.history).rows)
+        published = {(row.topic, row.partition): Verdict(row.verdict) for row in rows_published}
         dead = reported_dead(_report(self._place.history, "json"))
         rows: list[Row] = []
 
@@ -254,22 +254,8 @@ def _wait_for(what: str, timeout: float, check: Callable[[], None], condition: C
         time.sleep(CHECK_SECONDS)
 
 
-def _published(history: Path) -> Mapping[Key, Verdict]:
-    expectations = Expectations(history)
-    expectations.refresh()
-    if expectations.published is None:
-        raise DemoError(
-            f"the rollup published nothing in {expectations.folder}: {expectations.problem or 'no current.json'}"
-        )
-    rows = rows_of(expectations.published.rows)
-    return {(row.topic, row.partition): Verdict(row.verdict) for row in rows if row.cluster == CLUSTER}
-
-
 def _report(history: Path, form: str) -> Path:
-    found = sorted((history / "published" / "reports").glob(f"*/liveness.{form}"))
-    if not found:
-        raise DemoError(f"the report wrote no liveness.{form} in {history / 'published' / 'reports'}; see its log")
-    return found[-1]
+    return max((history / "published" / "reports").glob(f"*/liveness.{form}"))
 
 
 def _write_config(place: DemoFolder, bootstrap: str, address: str) -> None:

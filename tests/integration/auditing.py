@@ -3,9 +3,8 @@
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from exporter.commands.audit import AuditOptions, audit_to
@@ -40,20 +39,15 @@ def settings_of(bootstrap: str, **properties: object) -> Settings:
 
 
 def audit(settings: Settings | str, *topics: str, **wanted: Any) -> Audited:
+    code, out, errors = run_audit(settings, topics, style="json", **wanted)
+    found = json.loads(out) if out else {"topics": []}
+    records = found.pop("topics")
+    return Audited(code, found, {record["topic"]: record for record in records}, errors)
+
+
+def run_audit(settings: Settings | str, topics: Sequence[str], **wanted: Any) -> tuple[int, str, str]:
+    """Audit topics whose names match; return the exit code, and what the command prints and what goes wrong."""
     chosen = load_settings(None, settings, {}) if isinstance(settings, str) else settings
     out, errors = io.StringIO(), io.StringIO()
-    code = audit_to(out, errors, chosen.clusters, chosen, AuditOptions(topics=topics, style="json", **wanted))
-    found = json.loads(out.getvalue()) if out.getvalue() else {"topics": []}
-    records = found.pop("topics")
-    return Audited(code, found, {record["topic"]: record for record in records}, errors.getvalue())
-
-
-def printed(
-    settings: Settings | str, style: str, *topics: str, output: Path | None = None, verbose: bool = False
-) -> str:
-    chosen = load_settings(None, settings, {}) if isinstance(settings, str) else settings
-    out = io.StringIO()
-    audit_to(
-        out, io.StringIO(), chosen.clusters, chosen, AuditOptions(topics, style=style, output=output, verbose=verbose)
-    )
-    return out.getvalue()
+    code = audit_to(out, errors, chosen.clusters, chosen, AuditOptions(topics=tuple(topics), **wanted))
+    return code, out.getvalue(), errors.getvalue()

@@ -18,7 +18,7 @@ from exporter.domain.polls.readings import TopicPartition
 from exporter.settings.schema import Settings
 from tests.dead_and_living import DAY, DEAD, HOUR, LIVING, Story, every, write_fleet
 from tests.demo.broker import KAFKA_VERSION, Broker, free_port
-from tests.integration.auditing import Audited, audit, printed
+from tests.integration.auditing import Audited, audit, dates, run_audit
 from tests.integration.kafka import Kafka
 from tests.integration.sweeping import commit, member
 from tests.workbench import EVERLASTING, Workbench
@@ -42,8 +42,7 @@ def audited(fleet: str) -> Audited:
 def write(workbench: Workbench, topic: str, dead_days: float, config: dict[str, str] | None = None) -> None:
     """Make a topic with a record a day, of which the newest is so old."""
     workbench.create(topic, 1, EVERLASTING | (config or {}))
-    until = NOW - dead_days * DAY
-    workbench.write((topic, 0, until - number * DAY) for number in reversed(range(60)))
+    workbench.write((topic, 0, at) for at in dates(dead_days))
 
 
 def test_every_dead_topic_is_named_and_no_living_one(audited: Audited) -> None:
@@ -73,7 +72,8 @@ def test_who_reads_a_topic_now_is_who_has_it_assigned(fleet: str) -> None:
 
 def test_a_file_has_every_topic_and_is_written_in_one_step(fleet: str, tmp_path: Path) -> None:
     path = tmp_path / "audit.html"
-    assert printed(fleet, "html", "fleet-.*", output=path) == ""
+    _, shown, _ = run_audit(fleet, ["fleet-.*"], style="html", output=path)
+    assert shown == ""
     assert list(tmp_path.iterdir()) == [path]
     text = path.read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
@@ -162,7 +162,8 @@ def test_what_is_odd_is_told_apart(cases: Audited, topic: str, what: str, column
 
 @pytest.mark.usefixtures("cases")
 def test_topics_that_hold_state_or_errors_never_stand_without_that_word(broker: Broker) -> None:
-    lines = printed(broker.bootstrap, "table", "case-role-.*").splitlines()
+    _, shown, _ = run_audit(broker.bootstrap, ["case-role-.*"], style="table")
+    lines = shown.splitlines()
     assert all("abandoned, " in line for line in lines if line.startswith("case-role-") and "plain" not in line)
     assert "3 of these may hold state" in lines[-1] and "1 error topic among them" in lines[-1]
 

@@ -8,7 +8,7 @@ from exporter.domain.polls.readings import END_OF_TIME, Reason, State, TopicPart
 from exporter.domain.ports import METADATA_SECONDS
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
-from tests.times import led, objects
+from tests.times import objects
 from tests.views import readings_of
 
 
@@ -96,12 +96,12 @@ def test_watching_a_deleted_topic_does_not_bring_it_back(kafka: Kafka) -> None:
     kafka.create("gone-for-good")
     kafka.write([("gone-for-good", 0, DAY_AGO)])
     watch = Watch(kafka.bootstrap, ["gone-for-good"])
-    leaders = watch.leaders(watch.poll())
+    membership = watch.source.metadata().membership
     kafka.delete("gone-for-good")
     reasons: list[Reason | None] = []
 
     def refused() -> bool:
-        reasons.extend(answer.reason for answer in objects(watch.source.ends(led(leaders))))
+        reasons.extend(answer.reason for answer in objects(watch.source.ends(membership)))
         return reasons[-1] is not None
 
     kafka.until(refused)  # before KRaft a broker still answers for a moment

@@ -87,7 +87,7 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     )
     assert exporter.value("kafka_topic_verdict", topic="orders") is None, "a stopped poller is no verdict"
 
-    own_broker.restart()
+    own_broker.start()
     until(lambda: exporter.value("kafka_topic_partition_current_offset", **orders) == 4.0, "the series back")
     until(
         lambda: exporter.value(GROUPS, topic="orders") == 1.0,

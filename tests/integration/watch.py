@@ -107,9 +107,6 @@ class Watch:
             lambda: end_of(self.source, TopicPartition(topic, 0)).offset == offset, f"{topic} ends at {offset}", seconds
         )
 
-    def leaders(self, snapshot: Snapshot) -> Mapping[TopicPartition, int]:
-        return {key: reading.leader for key, reading in readings_of(snapshot).items() if reading.leader is not None}
-
 
 def seen(reading: Reading) -> tuple[State, int | None, int | None, float | None]:
     """What a reading says of its log: state, earliest, latest, newest."""

@@ -22,6 +22,10 @@ NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" f
 """Java goes out through a proxy that is not there."""
 
 
+class StoppedError(Exception):
+    """A run ends here, as if it were killed."""
+
+
 def take_in(spark: SparkSession, history: Path) -> list[ingest.IngestResult]:
     tables = Tables(spark, history)
     taken = [ingest.ingest_table(tables, history, table) for table in spool_files.SPOOL_TABLES]
@@ -40,30 +44,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @dataclass
 class Disk:
-    """Every fsync: which file, or which names in a folder, and whether ``marker`` was there already."""
+    """What was synced: files, and names in folders."""
 
-    marker: Path
     files: set[Path] = field(default_factory=set)
     names: set[Path] = field(default_factory=set)
-
-    def note(self, descriptor: int) -> None:
-        path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if self.marker.exists():
-            return
-        if path.is_dir():
-            self.names |= set(path.iterdir())
-        else:
-            self.files.add(path)
 
 
 @contextmanager
 def recorded_syncs(marker: Path) -> Iterator[Disk]:
     """Take note of what is synced before ``marker`` is there."""
-    disk, fsync = Disk(marker), os.fsync
+    disk, fsync = Disk(), os.fsync
 
     def recording_fsync(descriptor: int) -> None:
         fsync(descriptor)
-        disk.note(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if marker.exists():
+            return
+        if path.is_dir():
+            disk.names |= set(path.iterdir())
+        else:
+            disk.files.add(path)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", recording_fsync)

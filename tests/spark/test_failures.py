@@ -36,17 +36,13 @@ def data(table: Path) -> Path:
     return min(table.glob("*.parquet"))
 
 
-def overwrite(path: Path, at: int, content: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(content)
-
-
 def flip_a_bit(table: Path) -> None:
     """Change one value, as a failing disk does."""
     column = pq.read_metadata(data(table)).row_group(0).column(0)
     last = column.data_page_offset + column.total_compressed_size - 1
-    overwrite(data(table), last, bytes([data(table).read_bytes()[last] ^ 1]))
+    content = bytearray(data(table).read_bytes())
+    content[last] ^= 1
+    data(table).write_bytes(content)
 
 
 def lose_version(table: Path, number: int) -> None:

@@ -54,9 +54,6 @@ class Served:
     report: dict[str, Any]
     workbench: Workbench
 
-    def verdicts(self) -> dict[str, str]:
-        return verdicts(self.exporter, "living")
-
     def items(self, path: str) -> list[dict[str, object]]:
         found: list[dict[str, object]] = self.exporter.page(f"/api/v1/{path}").json()["items"]
         return found
@@ -121,15 +118,18 @@ def served(
     report = write_report(tables, as_of=None).json
     with serving(folder) as exporter:
         found = Served(exporter, first, json.loads(Path(str(report)).read_text()), workbench)
-        until(lambda: "dead" in found.verdicts().values(), "the dead, once the exporter has polled three times")
+        until(
+            lambda: "dead" in verdicts(exporter, "living").values(),
+            "the dead, once the exporter has polled three times",
+        )
         yield found
     spark.catalog.clearCache()
 
 
 def test_what_died_one_by_one_is_dead_and_belongs_to_no_incident(served: Served) -> None:
-    verdicts = served.verdicts()
-    assert {topic: verdicts[topic] for topic in DIED} == dict.fromkeys(DIED, "dead")
-    assert not {topic: verdicts[topic] for topic in LIVES if verdicts[topic] in ALARMS}
+    found = verdicts(served.exporter, "living")
+    assert {topic: found[topic] for topic in DIED} == dict.fromkeys(DIED, "dead")
+    assert not {topic: found[topic] for topic in LIVES if found[topic] in ALARMS}
     explained = served.explained("died-31-hours-ago")
     assert (explained["verdict"], explained["incident"]) == ("dead", None)
     evidence = str(explained["evidence"])
@@ -140,7 +140,7 @@ def test_what_died_one_by_one_is_dead_and_belongs_to_no_incident(served: Served)
 
 def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Served) -> None:
     together = {PREFIX + topic for topic in TOGETHER}
-    held = {PREFIX + topic for topic, verdict in served.verdicts().items() if verdict == "held"}
+    held = {PREFIX + topic for topic, verdict in verdicts(served.exporter, "living").items() if verdict == "held"}
     assert held == together
     assert served.exporter.value("topic_liveness_held_topics", kafka_cluster="living") == len(together)
     assert {one["topic"] for one in served.items("topics?verdict=held")} == together

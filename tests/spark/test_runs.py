@@ -25,6 +25,7 @@ from spark_rollups.stages.verdicts import JUDGED, hold_incidents
 from spark_rollups.store.tables import LAYOUT, SCHEMAS, Tables, TablesError
 from tests.delta import in_order, rows_of
 from tests.programs import ROOT
+from tests.spark.conftest import StoppedError
 from tests.spark.spool_days import fold
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 
@@ -66,10 +67,6 @@ def test_a_moment_before_the_newest_row_is_refused(spark: SparkSession, copied: 
     with pytest.raises(UsageError, match=f"^{refused}$"):
         run_rollup(spark, copied, RollupRequest(moment(at(20.5))), Progress())
     assert (copied / "published" / "current.json").read_bytes() == published
-
-
-class StoppedError(Exception):
-    """A run ends here, as if it were killed."""
 
 
 @contextmanager

@@ -18,15 +18,11 @@ from spark_rollups.spool import ingest, spool_files
 from spark_rollups.stages.upkeep import Retention, run_upkeep
 from spark_rollups.store.tables import SCHEMAS, Tables
 from tests.delta import in_order, present, rows_of
+from tests.spark.conftest import StoppedError
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 
 END = 3.0
 """Days after the start."""
-
-
-def take_in_windows(spark: SparkSession, history: Path) -> None:
-    tables, (windows, *_) = Tables(spark, history), spool_files.SPOOL_TABLES
-    ingest.record(tables, [ingest.ingest_table(tables, history, windows)])
 
 
 def stream(topic: str, partition: int | None, listed_at: datetime | None, **more: object) -> tuple[object, ...]:
@@ -83,15 +79,16 @@ def old(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     The day that is kept is in two files.
     """
-    world = World(tmp_path_factory.mktemp("old") / "history")
+    world, (windows, *_) = World(tmp_path_factory.mktemp("old") / "history"), spool_files.SPOOL_TABLES
+    tables = Tables(spark, world.history)
     world.write("orders", 0, every(HOUR, at(0), at(END)))
     world.poll(at(0), at(1), every=HOUR)
     for since, until in ((1, END - 0.5), (END - 0.5, END)):
         world.poll(at(since), at(until), every=HOUR)
-        take_in_windows(spark, world.history)
+        ingest.record(tables, [ingest.ingest_table(tables, world.history, windows)])
     min((world.history / "spool" / "windows").glob("*.parquet")).unlink()
     streams = [stream("gone", 0, moment(at(END - 11)), deleted=True), stream("orders", 0, moment(at(END)))]
-    Tables(spark, world.history).replace("streams", spark.createDataFrame(streams, SCHEMAS["streams"]))
+    tables.replace("streams", spark.createDataFrame(streams, SCHEMAS["streams"]))
     return world.history
 
 
@@ -132,10 +129,6 @@ def table_state(spark: SparkSession, history: Path) -> dict[str, object]:
     tables = Tables(spark, history)
     rows = {name: in_order(rows_of(history, name)) for name in tables.names()}
     return {**rows, "notes": tables.notes(), "files": len(list(history.glob("tables/*/**/*.parquet")))}
-
-
-class StoppedError(Exception):
-    """An upkeep ends here, as if it were killed."""
 
 
 def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
