@@ -1,12 +1,10 @@
 """The cheap call for offsets against real brokers: it answers as the documented one, and leaves no trace."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
-import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
 from exporter.domain.polls.readings import ANSWERED
@@ -18,42 +16,20 @@ from tests.integration.sweeping import commit
 from tests.times import objects
 
 TOPIC = "asked-both-ways"
-Call = Callable[[AdminClient, Sequence[confluent_kafka.TopicPartition], float], Future[Any]]
 
 
-def answers_by(call: Call, admin: AdminClient, names: Sequence[tuple[str, int]], spec: int) -> list[Any]:
-    """The offset, time and epoch of each partition, or the code of its error or of that of the whole call."""
-    partitions = [confluent_kafka.TopicPartition(*name, spec) for name in names]
-    try:
-        found: Mapping[Any, Any] = call(admin, partitions, 30.0).result(60)
-    except confluent_kafka.KafkaException as error:
-        return [cast("KafkaError", error.args[0]).code()]
-    answers = [found.get(each) for each in partitions]
-    return [
-        each.code() if isinstance(each, KafkaError) else each and (each.offset, each.timestamp, each.leader_epoch)
-        for each in answers
-    ]
+def facts(answer: Any) -> object:
+    """The offset, time and epoch of an answer, or the code of its error."""
+    return answer.code() if isinstance(answer, KafkaError) else (answer.offset, answer.timestamp, answer.leader_epoch)
 
 
-def documented(admin: AdminClient, partitions: Sequence[confluent_kafka.TopicPartition], timeout: float) -> Future[Any]:
-    """The call of the documentation, with one future for all of its answers."""
+def documented(admin: AdminClient, names: Sequence[tuple[str, int]], spec: int) -> list[object]:
+    """What the call of the documentation answers of each partition."""
     specs = {LATEST: OffsetSpec.latest(), EARLIEST: OffsetSpec.earliest(), MAX_TIMESTAMP: OffsetSpec.max_timestamp()}
-    asked = {
-        confluent_kafka.TopicPartition(one.topic, one.partition): specs.get(one.offset)
-        or OffsetSpec.for_timestamp(one.offset)
-        for one in partitions
-    }
-    found: Future[Any] = Future()
-    answers = {
-        key: future.exception(60) or future.result()
-        for key, future in admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout
-        ).items()
-    }
-    found.set_result(
-        {key: one.args[0] if isinstance(one, confluent_kafka.KafkaException) else one for key, one in answers.items()}
-    )
-    return found
+    asked = {TopicPartition(*name): specs.get(spec) or OffsetSpec.for_timestamp(spec) for name in names}
+    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=30.0)
+    found = [futures[key].exception(60) or futures[key].result() for key in asked]
+    return [facts(one.args[0] if isinstance(one, KafkaException) else one) for one in found]
 
 
 def test_all_calls_answer_alike(kafka: Kafka) -> None:
@@ -80,8 +56,10 @@ def test_all_calls_answer_alike(kafka: Kafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     names = [(TOPIC, number) for number in range(7)]
     for spec in (LATEST, EARLIEST, MAX_TIMESTAMP, int(DAY_AGO) + 3):
-        quick = answers_by(list_offsets, admin, names, spec)
-        assert quick == answers_by(documented, admin, names, spec)
+        asked = [TopicPartition(*name, spec) for name in names]
+        found = list_offsets(admin, asked, 30.0).result(60)
+        quick = [facts(found[each]) for each in asked]
+        assert quick == documented(admin, names, spec)
         if spec == LATEST:
             assert isinstance(quick[6], int), "the last partition is not there"
     transaction.abort_transaction(30)

@@ -1,10 +1,8 @@
 """A broker from before KRaft, with the ZooKeeper it needs; loopback only, all files in one folder."""
 
-import socket
-import time
 from pathlib import Path
 
-from tests.demo.broker import Broker, DemoError, free_port, java_properties
+from tests.demo.broker import Broker, free_port, java_properties
 from tests.demo.lifeline import GRACE_SECONDS, Lifeline
 
 _OF_KRAFT = ("process.roles", "controller.quorum.voters", "controller.listener.names")
@@ -24,10 +22,11 @@ class ZookeeperBroker(Broker):
             "listeners": f"PLAINTEXT://{self.bootstrap}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
             "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
+            "zookeeper.connection.timeout.ms": "120000",
         }
 
     def start(self, timeout: float = 120.0) -> None:
-        """Start ZooKeeper, unless it runs, and then the broker. Raises DemoError."""
+        """Start ZooKeeper, unless it runs, and then the broker, which waits for it. Raises DemoError."""
         if self._zookeeper is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             settings = self.folder / "zookeeper.properties"
@@ -39,9 +38,8 @@ class ZookeeperBroker(Broker):
             }
             settings.write_text(java_properties(properties), encoding="ascii")
             main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-            log = self.folder / "zookeeper.log"
-            self._zookeeper = Lifeline(self._java(main, str(settings), heap="128m"), output=log, cwd=self.folder)
-            self._await_zookeeper(log, timeout)
+            command = self._java(main, str(settings), heap="128m")
+            self._zookeeper = Lifeline(command, output=self.folder / "zookeeper.log", cwd=self.folder)
         super().start(timeout)
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
@@ -53,14 +51,3 @@ class ZookeeperBroker(Broker):
 
     def _format(self, config: Path, timeout: float) -> None:
         """Do nothing: only KRaft wants its folder formatted."""
-
-    def _await_zookeeper(self, log: Path, timeout: float) -> None:
-        assert self._zookeeper is not None
-        deadline = time.monotonic() + timeout
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.zookeeper_port)) == 0:
-                    return
-            if self._zookeeper.poll() is not None or time.monotonic() > deadline:
-                raise DemoError(f"ZooKeeper did not start:\n{log.read_text(errors='replace')[-2000:]}")
-            time.sleep(0.1)

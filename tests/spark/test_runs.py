@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.delta import in_order, rows_of
 from tests.programs import ROOT
 from tests.spark.conftest import StoppedError
 from tests.spark.spool_days import fold
-from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
+from tests.spark.story import HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -167,46 +167,33 @@ def _hours(then: datetime | None) -> float | None:
     return None if then is None else round((then.timestamp() - at(0)) / HOUR, 3)
 
 
-def together(spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]]) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return verdict and evidence of whole topics (cluster, number, crossed, verdict) after incidents were looked for.
-
-    All fell silent at the end, five hours before the moment that is judged.
-    """
-    records = [
-        {
-            "cluster": cluster,
-            "topic": f"t-{number:02d}",
-            "topic_id": "id",
-            "as_of": moment(at(END) + 5 * HOUR),
-            "verdict": verdict,
-            "has_expectation": True,
-            "unusual": crossed,
-            "holdable": crossed,
-            "last_advance": moment(at(END)),
-            "overdue": moment(at(END) + HOUR) if crossed else None,
-            "evidence": "as it is",
-            "evidence_if_held": "silent",
-        }
-        for cluster, number, crossed, verdict in rows
-    ]
-    schema = arrow_schema(JUDGED)
-    frame = spark.createDataFrame([tuple(row.get(field.name) for field in schema) for row in records], JUDGED)
-    return {(row.cluster, row.topic): (row.verdict, row.evidence) for row in hold_incidents(frame).collect()}
-
-
 def test_an_incident_in_one_cluster_holds_nothing_in_another_and_nothing_that_is_quiet(spark: SparkSession) -> None:
     """Six silent topics of ten are an incident, four of a hundred are not; counted together all ten would be one.
 
     A cluster without an incident hides none, whichever comes first.
     """
     rows = [
-        (cluster, number, number < silent, "quiet" if number == 0 else "dead")
+        {
+            "cluster": cluster,
+            "topic": f"t-{number:02d}",
+            "topic_id": "id",
+            "as_of": moment(at(END) + 5 * HOUR),
+            "verdict": "quiet" if number == 0 else "dead",
+            "has_expectation": True,
+            "unusual": number < silent,
+            "holdable": number < silent,
+            "last_advance": moment(at(END)),
+            "overdue": moment(at(END) + HOUR) if number < silent else None,
+            "evidence": "as it is",
+            "evidence_if_held": "silent",
+        }
         for cluster, topics, silent in (("b", 100, 4), ("a", 10, 6), ("c", 100, 4))
         for number in range(topics)
     ]
-    found = together(spark, rows)
+    schema = arrow_schema(JUDGED)
+    frame = spark.createDataFrame([tuple(row.get(field.name) for field in schema) for row in rows], JUDGED)
+    found = {(row.cluster, row.topic): (row.verdict, row.evidence) for row in hold_incidents(frame).collect()}
     assert {key for key, (verdict, _) in found.items() if verdict == Verdict.HELD} == {
         ("a", f"t-{number:02d}") for number in range(1, 6)
     }
     assert found["a", "t-00"] == found["b", "t-00"] == (Verdict.QUIET, "as it is")
-    assert CLUSTER not in {cluster for cluster, _ in found}
