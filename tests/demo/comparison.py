@@ -45,7 +45,6 @@ class ExposedVerdicts:
 
     @classmethod
     def of(cls, exposition: str) -> ExposedVerdicts:
-        """Parse an exposition."""
         verdicts: dict[Key, Verdict] = {}
         states: dict[Key, State] = {}
         up, as_of = False, None
@@ -77,7 +76,6 @@ class Row:
 
     @property
     def fits(self) -> bool:
-        """Whether all outputs agree with the truth."""
         return not self.problems
 
 

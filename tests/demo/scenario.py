@@ -57,12 +57,10 @@ def weekly(rng: random.Random, hour: datetime) -> list[float]:
 
 
 def never(_rng: random.Random, _hour: datetime) -> list[float]:
-    """No record."""
     return []
 
 
 def honest(written: float, _started: float) -> float:
-    """The timestamp is the time of writing."""
     return written
 
 
@@ -102,7 +100,6 @@ class Topic:
     emptied: bool = False
 
     def partition_truth(self, partition: int) -> frozenset[Verdict]:
-        """Return the verdicts that are right for one partition."""
         return self.odd_ones.get(partition, self.truth)
 
     def written(self, partition: int, since: float, until: float, started: float) -> list[float]:

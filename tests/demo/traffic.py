@@ -21,7 +21,6 @@ _KEEP_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 def make_topics(bootstrap: str) -> None:
-    """Create every topic of the scenario."""
     workbench = Workbench(bootstrap)
     for topic in TOPICS:
         workbench.create(topic.name, topic.partitions, {**_KEEP_FOREVER, **topic.settings})
@@ -120,7 +119,6 @@ class LiveTraffic:
         self._thread.join(10.0)
 
     def check(self) -> None:
-        """Raise DemoError where writing has failed."""
         if self._failure is not None:
             raise DemoError(self._failure)
 

@@ -64,10 +64,6 @@ class Swept:
         assert sweep.complete, sweep
         return sweep
 
-    def snapshot(self) -> Snapshot:
-        """Poll, and insist that the cluster could be asked."""
-        return self._polls.poll()
-
     def _after(self, polled: Snapshot | PollFailure) -> GroupSweep:
         sweep = self.watch.sweep()
         if isinstance(polled, Snapshot):

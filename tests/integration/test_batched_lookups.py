@@ -24,7 +24,6 @@ def facts(answer: Any) -> object:
 
 
 def documented(admin: AdminClient, names: Sequence[tuple[str, int]], spec: int) -> list[object]:
-    """What the call of the documentation answers of each partition."""
     specs = {LATEST: OffsetSpec.latest(), EARLIEST: OffsetSpec.earliest(), MAX_TIMESTAMP: OffsetSpec.max_timestamp()}
     asked = {TopicPartition(*name): specs.get(spec) or OffsetSpec.for_timestamp(spec) for name in names}
     futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=30.0)

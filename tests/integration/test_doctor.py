@@ -102,7 +102,6 @@ def visible_topics(properties: Properties) -> int:
 
 
 def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(secured: Secured, doctor: Doctor) -> None:
-    """A user who may describe one of two topics, and read the settings of neither."""
     for topic in ("doctored", "hidden"):
         secured.bench.create(topic)
     secured.add_user("patient")

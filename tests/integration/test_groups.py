@@ -24,7 +24,6 @@ STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY}
 
 @pytest.fixture
 def swept(workbench: Workbench, name: str) -> Iterator[Swept]:
-    """The topics and groups of this test."""
     with sweeping(workbench.bootstrap, f"{name}.*") as swept:
         yield swept
 

@@ -59,7 +59,6 @@ def test_never_written_and_emptied_differ(kafka: Kafka) -> None:
 
 
 def test_deleting_records_takes_the_newest_time_with_them(kafka: Kafka) -> None:
-    """DeleteRecords past the largest time: the log start moves, no advance is seen, the newest one left counts."""
     kafka.create("shortened")
     kafka.write([("shortened", 0, DAY_AGO + 400), ("shortened", 0, DAY_AGO + 100)])
     watch = Watch(kafka.bootstrap, ["shortened"])
@@ -145,7 +144,6 @@ def test_a_record_from_the_future_is_named_so(kafka: Kafka) -> None:
 
 
 def test_log_append_time_is_the_brokers_own(kafka: Kafka) -> None:
-    """With LogAppendTime the producer's time is ignored; that and the other settings come with the metadata."""
     settings = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact,delete", "retention.ms": "90000"}
     kafka.create("stamped", config=settings)
     began = time.time()

@@ -156,7 +156,6 @@ def topics(workbench: Workbench, west: Broker) -> Iterator[Workbench]:
 def mirror(
     topics: Workbench, west: Broker, kafka_jars: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MirrorMaker]:
-    """A MirrorMaker at work, started once."""
     jars = resolve_kafka(cache=cache, progress=print, artifact=MIRROR)
     folder = tmp_path_factory.mktemp("mirror")
     running = MirrorMaker(folder, kafka_jars, jars, east=topics.bootstrap, west=west.bootstrap)
@@ -166,7 +165,6 @@ def mirror(
 
 
 def empty_panels(ask: Ask) -> list[str]:
-    """Panels of the board of replication of which no query finds anything."""
     queries = [query for query in TARGETS if query.dashboard == "replication"]
     filled = {query.title for query in queries if ask("query", query=query.as_sent())["result"]}
     return [query.title for query in queries if query.title not in filled]
@@ -196,7 +194,6 @@ def assert_in_history_and_shown(stopped: Comparison, bootstraps: Mapping[str, st
 def test_replication_is_followed_from_start_to_end(
     topics: Workbench, west: Broker, mirror: MirrorMaker, tmp_path: Path
 ) -> None:
-    """In step, then behind and stopped with the records and seconds that are missing, in step again, then at rest."""
     pair = PairTest(topics.bootstrap, west.bootstrap, behind_after=1, stopped_after=5)
     in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0)
     followed = [copy(RISING), copy(RISING, 1), copy(OLD), copy(MORE), copy(TIES)]

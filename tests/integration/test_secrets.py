@@ -46,7 +46,6 @@ class Serving(Exporter):
 
 
 def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(tmp_path: Path, secured: Secured) -> None:
-    """Wrong, then right, then an empty file: refused, up without a restart, and up still; no text holds either."""
     texts: list[str] = []
     with Serving(tmp_path, secured) as serving:
         refused = 'topic_liveness_polls_total{kafka_cluster="prod",outcome="authentication-failed"}'
@@ -89,7 +88,6 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_shown(tmp_path: 
 def test_a_renewed_certificate_is_taken_up_once_its_key_has_come(
     secured: Secured, tmp_path: Path, logged_warnings: Callable[[], list[str]]
 ) -> None:
-    """Between the new certificate and the new key nothing changes but for one warning; then the poll is good."""
     made = secured.certificates.folder
     paths = {"crt": tmp_path / "tls.crt", "key": tmp_path / "tls.key"}
 

@@ -297,7 +297,6 @@ def test_refused_credentials_are_not_tried_between_polls(secured: Secured) -> No
 
 
 def test_kafka_python_signs_in_by_the_same_configuration(secured: Secured, tmp_path: Path) -> None:
-    """kafka-python is let in by librdkafka's properties, and needs no right beyond the documented ones."""
     (tmp_path / "password").write_text(f"{SECRET}\n")
     for properties in (secured.by_certificate(), secured.by_password() | {"sasl.password": tmp_path / "password"}):
         with closing(TierClient(properties, request_timeout=30)) as client:

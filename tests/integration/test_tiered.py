@@ -159,7 +159,6 @@ def test_what_is_shown_of_an_idle_partition(tiered: Broker, idle: list[float]) -
 
 
 def test_the_command_prints_what_kafkas_own_tool_prints(tiered: Broker, bench: Workbench, cache: Path) -> None:
-    """Idle in the tier, halfway there, without remote storage: both offsets are GetOffsetShell's, or say why not."""
     for topic, records, settings in (
         ("gone", 2, TIERED | GOES),
         ("half", 11, TIERED | STAYS),

@@ -21,7 +21,6 @@ DAY = 24 * HOUR
 
 @pytest.fixture
 def exporter(broker: Broker, name: str) -> Iterator[Swept]:
-    """Watches topics and groups of this test."""
     swept = measuring(broker.bootstrap, f"{name}.*")
     yield swept
     swept.close()
@@ -102,7 +101,6 @@ def test_transactions(workbench: Workbench, exporter: Swept, name: str) -> None:
 
 
 def test_every_version_of_brokers(kafka: Kafka) -> None:
-    """Time lags are the same on brokers that do not even know MAX_TIMESTAMP."""
     topic = "lag-versions"
     kafka.create(topic)
     now = time.time()

@@ -81,7 +81,6 @@ def history(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """One server for all tests of a file, and an environment that names it."""
     with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server
 

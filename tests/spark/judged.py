@@ -41,7 +41,6 @@ def topics_as_of(history: Path, day: float) -> dict[str, Row]:
 
 
 def write_story(world: World) -> None:
-    """Write the logs of the story's topics."""
     for partition in range(3):
         world.write("orders", partition, every(HOUR, at(0), at(38 if partition == 2 else END)))
     world.logs["legacy", 0] = replace(world.write("legacy", 0, every(HOUR, at(0), at(38))), emptied_at=at(41))

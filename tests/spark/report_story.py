@@ -33,7 +33,6 @@ def frame(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> 
 
 
 def write_table(spark: SparkSession, history: Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Append ``rows`` to one table of ``history``."""
     Tables(spark, history).append(name, frame(spark, name, rows))
 
 
@@ -118,7 +117,6 @@ def nothing(state: str, **columns: Any) -> dict[str, Any]:
 
 
 def verdicts_now() -> Iterator[dict[str, Any]]:
-    """The verdicts at AS_OF."""
     yield from topic("orders", "live", 12, odd={7: {"verdict": "dead", "silent": 9 * HOUR + timedelta(minutes=12)}})
     yield from topic("payments.settled", "dead", 6, silent=3 * DAY, limit=9 * HOUR)
     yield from topic("invoices-eu", "dead", silent=16 * DAY, limit=5 * HOUR, state="empty")
@@ -145,7 +143,6 @@ def verdicts_now() -> Iterator[dict[str, Any]]:
 
 
 def verdicts_a_week_ago() -> Iterator[dict[str, Any]]:
-    """The verdicts at WEEK_AGO."""
     then: dict[str, Any] = {"as_of": WEEK_AGO}
     yield from topic("invoices-eu", "dead", silent=9 * DAY, limit=5 * HOUR, **then)
     yield from topic("stock-levels", "dead", silent=30 * HOUR, **then)
@@ -199,7 +196,6 @@ def daily(
 
 
 def inventory(name: str, owner: str | None, observed_at: datetime) -> dict[str, Any]:
-    """The inventory row of partition 0 of a topic."""
     return {
         "cluster": "prod",
         "topic": name,
@@ -253,7 +249,6 @@ def relation(
 
 
 def calibration(kind: str, as_of: datetime, promised: float | None, alarms: int, weeks: int) -> dict[str, Any]:
-    """What was promised and counted of one kind of stream."""
     return {
         "as_of": as_of,
         "kind": kind,
@@ -270,7 +265,6 @@ def calibration(kind: str, as_of: datetime, promised: float | None, alarms: int,
 
 
 def story() -> dict[str, list[dict[str, Any]]]:
-    """All tables of the story, table -> rows."""
     gap = datetime(2026, 2, 28, 6, tzinfo=UTC)
     return {
         "verdicts": [*verdicts_a_week_ago(), *verdicts_now()],

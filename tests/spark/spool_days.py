@@ -46,7 +46,6 @@ class SpoolDays:
     observers: Observers
 
     def of(self, topic: str) -> Rows:
-        """Return the days of a topic's partitions, in order."""
         rows = [row for row in self.days.to_pylist() if row["topic"] == topic and row["partition"] is not None]
         return sorted(rows, key=lambda row: (row["topic_id"], row["partition"], row["date"]))
 

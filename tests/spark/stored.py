@@ -112,7 +112,6 @@ class HeldJobs:
         assert self._process.wait(60) == -signal.SIGKILL
 
     def go_on(self) -> subprocess.CompletedProcess[str]:
-        """Let the rollup go on to its end."""
         self._held.touch()
         assert self._process.stdout is not None
         return subprocess.CompletedProcess("rollup", *json.loads(self._process.stdout.readline()))

@@ -31,7 +31,6 @@ def at(days: float, hours: float = 0.0) -> float:
 
 
 def moment(seconds: float) -> datetime:
-    """The same as a datetime."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
@@ -48,12 +47,10 @@ class Log:
     """What is written at each of the moments."""
 
     def end(self, when: float) -> int:
-        """The end offset at a moment."""
         lost = self.fell[1] if self.fell is not None and when >= self.fell[0] else 0
         return bisect_right(self.moments, when) * self.records_at_once - lost
 
     def state(self, when: float) -> State:
-        """What a poll calls it."""
         if self.end(when) == 0:
             return State.NEVER_WRITTEN
         return State.EMPTY if self.emptied_at is not None and when >= self.emptied_at else State.OBSERVED

@@ -24,7 +24,6 @@ KEPT_DAYS = retention_days()["drops"]
 
 
 def covered(day: date, since: float, until: float, exporter: str = "a") -> tuple[object, ...]:
-    """Return the coverage of some hours of a day."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     begin, end = midnight + timedelta(hours=since), midnight + timedelta(hours=until)
     values: dict[str, object] = {"cluster": "prod", "exporter": exporter, "source": "poll", "date": day}
@@ -166,7 +165,6 @@ def test_topics_that_nobody_polled_take_no_part_in_a_drop(dropped: dict[str, tup
 
 
 def test_the_report_names_the_topics_of_a_drop_and_how_long_it_was() -> None:
-    """One that came back, one that goes on, and none of weeks ago but beside those."""
     rested = [f"t{number}" for number in range(5)]
     day = (HOLIDAY - FIRST_DAY).days
     known = [

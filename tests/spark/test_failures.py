@@ -131,7 +131,6 @@ def test_rows_that_a_lost_executor_held_are_reported_with_the_next_step(spark: S
 
 @pytest.mark.usefixtures("spark")
 def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(history: Path, refused: Call) -> None:
-    """It ends with 1 and names the stage, what failed, why, what to do, and the log, which alone holds Java's page."""
     torn = history / "tables" / "windows" / "_delta_log" / f"{0:020}.json"
     torn.parent.mkdir(parents=True)
     torn.write_text("torn {")
@@ -150,7 +149,6 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(his
 def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(
     spark: SparkSession, history: Path, tmp_path: Path, refused: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the last commit is empty, as after a power cut, both commands end with 1 and one line on what to do."""
     (tmp_path / "work").mkdir()
     write_table(spark, history, "verdicts", topic("orders", "live"))
     (lost,) = commits(history)

@@ -247,7 +247,6 @@ def test_a_clock_behind_that_of_the_storage_is_named_and_nothing_is_moved(tmp_pa
 
 
 def test_a_flipped_bit_is_never_taken_for_a_value(history: Path) -> None:
-    """Of 2,000 files with one flipped bit each is read as it was written, or refused."""
     path = windows_of(history)
     whole, refused = pq.read_table(path), 0
     for _ in flips(path, 2000):

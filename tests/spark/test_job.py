@@ -100,7 +100,6 @@ def test_a_full_disk_needs_room_and_not_rights(history: Path, monkeypatch: pytes
 
 
 def test_too_little_memory_is_one_line_with_the_setting_to_raise(history: Path) -> None:
-    """A JVM whose heap is full ends at once, and the job with 1, before anything is published."""
     tiny = ("--conf", "spark.driver.memory=48m", "--conf", "spark.testing.reservedMemory=0")
     done = run_job("rollup", "--history", history, "--master", "local[1]", *tiny)
     assert done.returncode == 1, done.stdout
@@ -186,7 +185,6 @@ def test_a_jvm_that_the_system_kills_at_its_start_is_named_so(history: Path, tmp
 def test_a_job_that_gets_a_signal_ends_at_once_and_leaves_no_process(
     history: Path, command: Sequence[str], number: int, code: int, what: str
 ) -> None:
-    """Spark ends too, with one line and the exit code that shells expect; the command hands its signal to the job."""
     running = subprocess.Popen(
         [sys.executable, *command, "--history", str(history), "--master", "local[1]"],
         stdout=subprocess.PIPE,

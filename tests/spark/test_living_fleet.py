@@ -76,7 +76,6 @@ def verdicts(exporter: Exporter, cluster: str) -> dict[str, str]:
 
 
 def write_silences(workbench: Workbench, now: float) -> None:
-    """Write eight weeks of what lives, died one by one, and fell silent together."""
     random, records = np.random.default_rng(20), list[tuple[str, int, float]]()
     hours = np.arange((now - WEEKS * 168 * HOUR) // HOUR, now // HOUR + 1) * HOUR
     for topic, silent in {**dict.fromkeys(LIVES, 0.0), **DIED, **TOGETHER}.items():

@@ -45,12 +45,10 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="module")
 def reported(spark: SparkSession, history: Path) -> ReportPaths:
-    """The report of it, in the folder that it goes to by default."""
     return write_report(Tables(spark, history), as_of=None)
 
 
 def text(path: Location) -> str:
-    """What stands in one form of a report."""
     with open_file(path) as file:
         return file.read().decode()
 

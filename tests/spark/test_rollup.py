@@ -336,7 +336,6 @@ def test_a_fast_stream_is_dead_within_the_hour_after_two_polled_weeks(judged: Ju
 
 
 def test_what_reads_a_dead_topic_stands_in_tables_and_in_what_is_published(judged: Judged) -> None:
-    """The evidence of the topic, and of each of its dead partitions, ends with its readers; others say nothing."""
     readers = "; 3 consumer groups still read it"
     ending = {key for key, row in judged.at_end.items() if row.evidence.endswith(readers)}
     assert ending == {("legacy", None), ("legacy", 0)}

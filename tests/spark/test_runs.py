@@ -57,7 +57,6 @@ def copied(history: Path, tmp_path: Path) -> Path:
 
 
 def test_a_moment_before_the_newest_row_is_refused(spark: SparkSession, copied: Path) -> None:
-    """Which row that is, and where the verdicts of then are to be seen, is said."""
     published = (copied / "published" / "current.json").read_bytes()
     refused = re.escape(
         "--as-of must not lie before the newest row of the history, which is of 2025-01-30T00:00:00Z, got "
