@@ -75,12 +75,6 @@ def test_a_group_without_a_name_costs_only_itself(workbench: Workbench, name: st
         old.close()
 
 
-def tool(cache: Path, broker: Broker, option: str) -> list[list[str]]:
-    options = ("--bootstrap-server", broker.bootstrap, "--describe", "--all-groups", option)
-    done = kafka_tool(cache, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *options)
-    return [line.split() for line in done.stdout.splitlines()]
-
-
 def test_kafkas_own_tool_prints_the_same(
     broker: Broker, workbench: Workbench, swept: Swept, name: str, cache: Path
 ) -> None:
@@ -104,9 +98,11 @@ def test_kafkas_own_tool_prints_the_same(
         member(broker.bootstrap, new, busy, 3, "consumer"),
         ThreadPoolExecutor(2) as two,
     ):
-        printed = [two.submit(tool, cache, broker, option) for option in ("--offsets", "--state")]
+        options = ("--bootstrap-server", broker.bootstrap, "--describe", "--all-groups")
+        main = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        printed = [two.submit(kafka_tool, cache, main, *options, option) for option in ("--offsets", "--state")]
         sweep = swept.sweep()
-        offsets, states = (each.result() for each in printed)
+        offsets, states = ([line.split() for line in each.result().stdout.splitlines()] for each in printed)
     producer.abort_transaction(30)
     assert set(groups_of(sweep)) == {*groups, classic, new}
     by_tool = {
