@@ -18,9 +18,6 @@ from tests.programs import Call
 from tests.s3 import S3Server, s3_for_all
 from tests.spark.story import HOUR, World, at, every
 
-NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" for scheme in ("http", "https"))
-"""Java goes out through a proxy that is not there."""
-
 
 class StoppedError(Exception):
     """A run ends here, as if it were killed."""
@@ -83,6 +80,13 @@ def history(tmp_path: Path) -> Path:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+def error_line(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """Return the one line that a job printed of its error, and insist on its exit code."""
+    assert done.returncode == code, done.stdout + done.stderr
+    (line,) = done.stderr.splitlines()
+    return line
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from spark_rollups.spark.jars import DELTA, S3, read_locks
 from spark_rollups.spark.session import cache_folder
 from tests.delta import commits, rows_of
+from tests.spark.conftest import error_line
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -73,7 +74,5 @@ def test_a_job_is_led_nowhere_else_by_what_others_set(history: Path, tmp_path: P
 
 def test_a_user_without_a_name_is_told_so_before_java_starts(history: Path) -> None:
     """Hadoop cannot do without, and says "invalid null input"."""
-    done = rollup(history, "unshare", "--map-user=54321")
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.splitlines()
+    line = error_line(rollup(history, "unshare", "--map-user=54321"), 2)
     assert line.startswith("Error: Spark needs a name for this user, and user id 54321 has none: add a line for it to ")

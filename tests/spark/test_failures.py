@@ -18,6 +18,7 @@ from spark_rollups.spark.failures import next_step, shorten_error
 from spark_rollups.stages import folding
 from tests.delta import change_notes, commits
 from tests.programs import Call
+from tests.spark.conftest import error_line
 from tests.spark.report_story import topic, write_table
 from tests.spark.story import at, moment
 
@@ -135,9 +136,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(his
     torn.parent.mkdir(parents=True)
     torn.write_text("torn {")
     change_notes(history)
-    done = refused("rollup", "--history", history)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    line = error_line(refused("rollup", "--history", history), 1)
     assert line.startswith("Error: windows: ")
     assert str(torn) in line
     assert "Unrecognized token 'torn'" in line
@@ -156,8 +155,7 @@ def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(
     monkeypatch.chdir(tmp_path / "work")
     for verb in ("report", "rollup"):
         done = refused(verb, "--history", "../history")
-        assert done.returncode == 1
-        [line] = done.stderr.splitlines()
+        line = error_line(done, 1)
         assert line.startswith("Error: ")
         assert f"{lost.relative_to(tmp_path)} is empty, as after a power cut, and what it added would be lost: " in line
         assert f"move {lost.stem}* and .{lost.stem}* away from there, and " in line

@@ -20,7 +20,7 @@ from spark_rollups import job
 from spark_rollups.store.lock import LockError, hold_rollup_lock
 from tests.integration.receiving import Hook, http_server
 from tests.programs import Call
-from tests.spark.conftest import NO_NETWORK
+from tests.spark.conftest import error_line
 from tests.spark.report_story import topic, write_table
 from tests.spark.story import HOUR, World, at, every
 from tests.waiting import until
@@ -60,10 +60,9 @@ def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path, re
 def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, folder: str, refused: Call) -> None:
     unread = tmp_path / folder
     unread.symlink_to(unread)
-    done = refused("rollup", "--history", tmp_path)
-    assert done.returncode == 2
+    line = error_line(refused("rollup", "--history", tmp_path), 2)
     cause = "Too many levels of symbolic links"
-    assert done.stderr == f"Error: {unread} cannot be read: {cause}. Make it readable for this user and run it again\n"
+    assert line == f"Error: {unread} cannot be read: {cause}. Make it readable for this user and run it again"
 
 
 def test_a_second_rollup_on_the_same_history_is_refused(history: Path, refused: Call) -> None:
@@ -81,9 +80,7 @@ def test_a_second_rollup_on_the_same_history_is_refused(history: Path, refused: 
 )
 def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: str, file: str, refused: Call) -> None:
     (history / file).mkdir()
-    done = refused(verb, "--history", history)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    line = error_line(refused(verb, "--history", history), 2)
     assert f"{history / file} cannot be written: Is a directory; make {history} writable for this user" in line
 
 
@@ -101,9 +98,7 @@ def test_a_full_disk_needs_room_and_not_rights(history: Path, monkeypatch: pytes
 
 def test_too_little_memory_is_one_line_with_the_setting_to_raise(history: Path) -> None:
     tiny = ("--conf", "spark.driver.memory=48m", "--conf", "spark.testing.reservedMemory=0")
-    done = run_job("rollup", "--history", history, "--master", "local[1]", *tiny)
-    assert done.returncode == 1, done.stdout
-    (line,) = done.stderr.splitlines()
+    line = error_line(run_job("rollup", "--history", history, "--master", "local[1]", *tiny), 1)
     assert "Spark has too little memory: give it more with --conf spark.driver.memory=4g" in line
     assert "java.lang.OutOfMemoryError" in (history / "rollup.log").read_text()
     assert not (history / "published" / "current.json").exists()
@@ -123,19 +118,16 @@ def test_java_that_is_missing_or_too_old_is_one_line(
         java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
         java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    done = refused("rollup", "--history", history)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    line = error_line(refused("rollup", "--history", history), 2)
     assert found in line and str(home) in line and "next step: install a Java 17 runtime" in line
 
 
 def test_without_jars_and_network_the_cache_to_fill_is_named(history: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    done = run_job(
-        "rollup", "--history", history, env={"JAVA_TOOL_OPTIONS": NO_NETWORK, "TOPIC_LIVENESS_CACHE": str(cache)}
-    )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    # Java goes out through a proxy that is not there.
+    proxy = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" for scheme in ("http", "https"))
+    environment = {"JAVA_TOOL_OPTIONS": proxy, "TOPIC_LIVENESS_CACHE": str(cache)}
+    line = error_line(run_job("rollup", "--history", history, env=environment), 2)
     assert f"could not be downloaded into {cache / 'ivy-spark'}" in line
     assert str(history / "rollup.log") in line
 
@@ -166,9 +158,7 @@ def test_a_jvm_that_the_system_kills_at_its_start_is_named_so(history: Path, tmp
     real = shutil.which("java")
     java.write_text(KILLED_JAVA.format(java=real, before=before.replace("{java}", str(real))))
     java.chmod(0o755)
-    done = run_job("rollup", "--history", history, env={"JAVA_HOME": str(java.parents[1])})
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.splitlines()
+    line = error_line(run_job("rollup", "--history", history, env={"JAVA_HOME": str(java.parents[1])}), 2)
     assert line.startswith("Error: Spark did not start: "), line
     assert "as it does where the system has too little memory and kills it: give this job more memory" in line
     assert "refused" not in line
