@@ -27,7 +27,7 @@ LONG = (
     "spark/test_runs.py",
     "spark/test_tables_upkeep.py",
     "spark/test_failures.py",
-    "integration/test_versions.py",
+    "integration/test_readings.py",
     "spark/test_cluster.py",
     "integration/test_object_storage.py",
     "integration/test_demo.py",
