@@ -1,6 +1,5 @@
 """The text of series, for tests that show those of one kind alone."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS, Metric
@@ -18,10 +17,3 @@ def exposed(
     shown = {name: series.shown for name, series in clusters.items()}
     found = families(metrics, shown, dict.fromkeys(clusters, now))
     return b"".join(block.text for block in add_headers(found)).decode()
-
-
-def verdict_of_orders(metrics: str) -> str:
-    """Return the verdict that an exposition shows of prod's orders:0, ``nothing`` where it shows none."""
-    labels = 'kafka_cluster="prod",topic="orders",partition="0"'
-    shown = re.search(rf'kafka_topic_partition_verdict{{{labels},verdict="(\w+)"}} 1', metrics)
-    return "nothing" if shown is None else shown[1]

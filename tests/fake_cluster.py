@@ -32,10 +32,7 @@ def build() -> Path:
 
 
 class FakeCluster:
-    """Runs until the block ends; the topics are bench-0000, bench-0001, ..., the groups group-0000, group-0001, ...
-
-    ``command`` takes the commands that ``kfake/main.go`` lists.
-    """
+    """Runs until the block ends, with topics bench-0000, ... and groups group-0000, ...; ``main.go`` lists commands."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ def strays(folder: Path) -> None:
 
 def with_huge_texts(path: Path, row: pa.Table) -> None:
     """Write a row again and again, each time with a topic of 64 MiB: more than ``FILE_BYTES`` in some megabytes."""
-    table = _named(row, "x" * 2**26)
+    table = row.set_column(row.schema.get_field_index("topic"), "topic", pa.array(["x" * 2**26]))
     with pq.ParquetWriter(path, table.schema, use_dictionary=False, write_statistics=False) as writer:
         for _ in range(FILE_BYTES // 2**26 + 1):
             writer.write_table(table)
@@ -54,7 +54,3 @@ def flips(path: Path, count: int) -> Iterator[int]:
             os.pwrite(file.fileno(), bytes([content[place] ^ 1 << drawn.randrange(8)]), place)
             yield place
             os.pwrite(file.fileno(), content[place : place + 1], place)
-
-
-def _named(row: pa.Table, topic: str) -> pa.Table:
-    return row.set_column(row.schema.get_field_index("topic"), "topic", pa.array([topic]))

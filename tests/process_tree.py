@@ -15,10 +15,7 @@ SAMPLES_A_PSS = 5
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """MiB that processes hold. A page that n of them share counts n times in ``rss``, and once in ``pss``.
-
-    A container is charged about the PSS.
-    """
+    """MiB that processes hold. ``pss`` counts a page that several share once, as a container is charged."""
 
     rss: float
     pss: float

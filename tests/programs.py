@@ -38,19 +38,24 @@ def program(name: str) -> str:
     return found
 
 
+def await_answer(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    """Wait until a server answers; one that ends, or takes too long, fails the test with its log."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+        try:
+            if get(url, timeout=30).is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+
+
 @contextmanager
 def running(command: list[str], ready: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the block ends; it begins when ``ready`` answers."""
     with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while True:
-                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-                try:
-                    if get(ready, timeout=30).is_success:
-                        break
-                except httpx.TransportError:
-                    time.sleep(0.1)
+            await_answer(process, ready, log)
             yield process
         finally:
             process.terminate()

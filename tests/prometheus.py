@@ -1,6 +1,5 @@
 """A real Prometheus that scrapes one address."""
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,20 +8,13 @@ from typing import Any
 import httpx
 import yaml
 
+from tests.demo.broker import free_port
 from tests.plain_http import NO_TLS
 from tests.programs import program, running
 from tests.waiting import until
 
 Ask = Callable[..., Any]
 """(endpoint below /api/v1, parameters) -> the field ``data`` of the answer."""
-
-
-def free_port() -> int:
-    """A port on loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

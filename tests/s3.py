@@ -3,20 +3,17 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import httpx
 import pytest
 
 from exporter.storage.files import ObjectPath, parse_location
 from tests.demo.broker import free_port
-from tests.plain_http import get
-from tests.programs import PATIENCE_SECONDS, program
+from tests.programs import await_answer, program
 
 ACCESS_KEY, SECRET = "tester", "not-to-be-seen-anywhere"
 BUCKET = "history"
@@ -61,14 +58,7 @@ class S3Server:
             self._process = subprocess.Popen(
                 [*command, "posix", str(self.objects)], env={**os.environ, **keys}, stdout=log, stderr=log
             )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            assert self._process.poll() is None and time.monotonic() < deadline, self._log.read_text()
-            try:
-                if get(f"{self.url}/health", timeout=5).is_success:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.05)
+        await_answer(self._process, f"{self.url}/health", self._log)
 
     def kill(self) -> None:
         """End it at once, in the middle of whatever it does."""

@@ -35,10 +35,7 @@ Answering = Callable[[int, Sequence[tuple[str, int]]], Sequence[ListedOffset]]
 
 
 class ScriptedBroker:
-    """Broker 1 of a cluster of its own, with these topics and numbers of partitions; ``answering`` may be changed.
-
-    It refuses to say who coordinates a group.
-    """
+    """Broker 1 of a cluster of its own, which says nothing of coordinators; ``topics`` are numbers of partitions."""
 
     def __init__(self, topics: Mapping[str, int], answering: Answering) -> None:
         self.topics = topics

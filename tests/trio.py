@@ -117,10 +117,7 @@ class Trio:
 
 
 class Wire:
-    """A port that hands on to a broker's; while ``cut`` connections open, and nothing comes through.
-
-    It may also be slow, and forget connections that were idle without a word, as firewalls do.
-    """
+    """A port that hands on to a broker's; it may be cut, be slow, and forget idle connections, as firewalls do."""
 
     def __init__(self, target: str) -> None:
         self._target = target

@@ -13,10 +13,7 @@ ENOUGH = 4.5
 
 @contextmanager
 def open_tab(browser: Browser, **options: Any) -> Iterator[tuple[Page, list[str]]]:
-    """Open a tab; yield it and the URLs that it asks for. What the browser complains of there fails the test.
-
-    But for a page that answers with 400 or 404.
-    """
+    """Open a tab; yield it and the URLs that it asks for. A complaint of the browser but 400 or 404 fails the test."""
     tab, asked, gone_to, complaints = browser.new_page(**options), list[str](), set[str](), list[str]()
 
     def ask(request: Request) -> None:

@@ -116,10 +116,7 @@ THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 def test_a_page_fits_every_screen_and_paper(page: Page, path: str) -> None:
-    """Nothing sticks out to the side, each text has enough contrast (WCAG AA), and the theme is that of the system.
-
-    On A4 nothing is cut, what leads elsewhere is left out, and paper is light in dark mode, too.
-    """
+    """On A4 nothing is cut, what leads elsewhere is left out, and paper is light in dark mode, too."""
     page.goto(path)
     for theme, width in product(THEMES, (400, 1000, 1600)):
         page.emulate_media(color_scheme=theme)

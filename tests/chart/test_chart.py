@@ -57,10 +57,6 @@ def test_the_rendered_configuration_is_good(values: str, tmp_path: Path) -> None
 
 @EVERY
 def test_pods_run_without_rights_and_share_the_history(values: str) -> None:
-    """No root, no writable image, no capability, no token of the API, in every container; every mount has its volume.
-
-    All pods hold the same history, or none has it on a volume.
-    """
     histories = []
     for pod in pods(values):
         assert pod["securityContext"]["runAsNonRoot"] is True

@@ -98,10 +98,7 @@ def leaves(tree: Any) -> Iterator[str]:
 
 @EVERY
 def test_what_an_example_sets_is_rendered(values: str) -> None:
-    """No value that users know from other charts is taken and then left out: each text is in a manifest.
-
-    But templates and patterns, which are there otherwise, and how a volume is shared that is there already.
-    """
+    """No value is taken and then left out. Templates, patterns and how a volume is shared are there in other words."""
     given = yaml.safe_load((CHART / f"ci/{values}-values.yaml").read_text(encoding="utf-8")) or {}
     made = json.dumps(list(rendered(values).values()), default=str)
     missing = [text for name in given if name != "config" for text in leaves(given[name]) if text not in made]

@@ -76,10 +76,6 @@ def test_compose_understands_the_example(tmp_path: Path) -> None:
 
 
 def test_compose_starts_commands_that_there_are(tmp_path: Path) -> None:
-    """Its configuration loads, and nothing runs with more rights than it needs.
-
-    Each mount is in the checkout, or a volume that is declared.
-    """
     compose = read(COMPOSE / "compose.yaml")
     ours = {name: each for name, each in compose["services"].items() if "topic-liveness" in each["image"]}
     assert set(ours) == {"exporter", "backfill", "rollup", "report"}

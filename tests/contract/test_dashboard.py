@@ -45,10 +45,7 @@ def test_the_dashboard_linter_of_grafana_finds_nothing(name: str) -> None:
 
 @EVERY
 def test_a_board_asks_the_chosen_source_by_variables_of_its_own_and_leads_to_all_others(name: str) -> None:
-    """Variables take several values, all by default, asked anew with the time range; owner, namespace may be missing.
-
-    A variable of another board would be asked for as it is written, and match nothing.
-    """
+    """A variable of another board would be asked for as it is written, and match nothing."""
     board, found = DASHBOARDS[name], variables(name)
     panels = [panel for dashboard, panel in PANELS if dashboard == name]
     asking = [*panels, *(target for panel in panels for target in panel["targets"])]
@@ -80,10 +77,6 @@ def test_published_copies_link_to_the_runbook(tmp_path: Path) -> None:
 
 
 def test_queries_keep_to_the_chosen_exporters_and_tell_clusters_of_one_name_apart() -> None:
-    """Each selector matches job, namespace and instance; what is of one cluster is grouped by cluster and job too.
-
-    Every range is $__rate_interval.
-    """
     of_one = {"instance", "kafka_cluster", "source_cluster", "target_cluster", "topic", "partition", "consumergroup"}
     for query in TARGETS + ANNOTATIONS:
         assert all({"job", "namespace", "instance"} <= matched for _, matched in named(query.expr).selectors), query
@@ -102,12 +95,3 @@ def test_tables_name_the_columns_of_their_queries() -> None:
         [options] = [each["options"] for each in panel["transformations"] if each["id"] == "organize"]
         taken = {name for name in options["renameByName"] | options["excludeByName"] if name.startswith("Value")}
         assert taken == columns, panel["title"]
-
-
-@EVERY
-def test_panels_side_by_side_leave_no_hole(name: str) -> None:
-    """Panels of a row are equally high, and together as wide as the board."""
-    rows: dict[int, list[dict[str, int]]] = {}
-    for panel in (panel for dashboard, panel in PANELS if dashboard == name):
-        rows.setdefault(panel["gridPos"]["y"], []).append(panel["gridPos"])
-    assert {(sum(one["w"] for one in row), len({one["h"] for one in row})) for row in rows.values()} == {(24, 1)}

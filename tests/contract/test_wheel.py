@@ -10,10 +10,7 @@ from tests.programs import ROOT, python_with_the_wheel
 
 
 def test_an_installed_wheel_runs_as_the_documentation_says(tmp_path: Path) -> None:
-    """In an environment of its own, outside of the checkout, the commands of the exporter and of Spark start.
-
-    Templates, Spark's log settings and the mark of typed code are there, and nothing that is not in the checkout.
-    """
+    """In an environment of its own, outside of the checkout, with all data files of the packages."""
     python, site = python_with_the_wheel(tmp_path / "wheel")
     source = tmp_path / "wheel" / "source"
     for package in ("exporter", "spark_rollups"):

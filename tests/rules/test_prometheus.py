@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from tests.answers import Reply, replying
+from tests.demo.broker import free_port
 from tests.grafana import ANNOTATIONS, TARGETS
 from tests.plain_http import get
 from tests.programs import PATIENCE_SECONDS, program, running
-from tests.prometheus import free_port
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

@@ -100,10 +100,7 @@ def test_a_record_that_came_in_between_says_nothing_of_the_broker() -> None:
 def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
     times: dict[TopicPartition, list[float]], local: int
 ) -> None:
-    """Any topic may be tiered then. A broker that sees the records from ``local`` on alone is never called old.
-
-    Its wrong answers are found among those that are checked, before one of them decides.
-    """
+    """Any topic may be tiered then; a broker that sees the records from ``local`` on alone is never called old."""
     cluster = Cluster(times, dict.fromkeys(times, OLD))
     wrong = cluster.check(tiered=True)
     lying = {key for key, of_key in times.items() if max(of_key) > of_key[0]}

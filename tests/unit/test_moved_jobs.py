@@ -95,10 +95,7 @@ CHANGED = 9 * 168 + 24
 
 
 def dead_pauses(active: Active, weeks: int = 3) -> list[int]:
-    """Return the days after the change on which silences began that were dead before a record ended them.
-
-    Each is judged by what the last rollup knew, at the midnight before that record.
-    """
+    """Return on which days after the change pauses began that the last rollup before their end called dead."""
     moments = records(active, 9 + weeks, jitter=600.0)
     hours = hours_of(moments)
     known = Baselines.concatenate(list(baselines(hours, range(FIRST + 9, FIRST + 9 + weeks))))

@@ -75,10 +75,7 @@ def alone(broker: Broker, latest: int, guess: float | None = None, *, now: float
 
 
 def run(times: Sequence[float], latest: int, guess: float | None) -> tuple[float | None, int]:
-    """Search a log, and return the time that was found and how many look-ups it took.
-
-    It is that of the newest record for certain where this is the last one.
-    """
+    """Search a log; return the time that is certain where its record is the last one, and how many look-ups it took."""
     searched = Searched((log_of(times), latest, guess))
     newest = float(searched.columns.timestamp[0])
     proved = times.index(newest) == latest - 1

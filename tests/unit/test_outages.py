@@ -68,10 +68,7 @@ def outage(week: int, topics: str = r"orders\..*", cluster: str | None = None, l
 
 
 def test_known_outages_are_counted_as_such_and_fit_no_threshold(maxima: pa.Table) -> None:
-    """They are no false alarms, nor are their topic-weeks judged; the threshold is what it is without them.
-
-    Not labelled, each is an alarm, and most are taken for the outages that they were.
-    """
+    """Not labelled, each is an alarm, and most are taken for the outages that they were."""
     as_they_were = of_topics(maxima)
     assert (alarms(as_they_were), as_they_were.topic_weeks) == (WEEKS, WEEKS * TOPICS)
     assert as_they_were.outages_alarmed > 0.8 * WEEKS

@@ -233,10 +233,7 @@ def ingest(bench: Bench, *left: str) -> None:
 
 
 def test_only_ingested_files_expire(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that the ledger does not name is kept, however old: it may have been moved back from quarantine.
-
-    A ledger past its limit is unknown: cut off, it would tell of a part of the files.
-    """
+    """Others may have been moved back from quarantine. A ledger past its limit would tell of a part of the files."""
     bench.polls(0, 1)
     bench.flush()
     spool = Spool(bench.folder, "exporter-1")

@@ -68,10 +68,7 @@ NONE = Seen(None, None, None)
     ],
 )
 def test_what_is_news_of_a_topic(before: Seen | None, now: Seen, after: float, *, expected: bool) -> None:
-    """A value that is known and new or changed, of some only where it was not known; and a day, also a clock set back.
-
-    A topic of which nothing is known, and never was, has no row.
-    """
+    """A value that is known and new or changed, of some only where it was not known; and a day, or a clock set back."""
     known, topics = Relations("prod", "exporter-a"), {"orders": TopicInfo("1")}
     if before is not None:
         before.into(known)

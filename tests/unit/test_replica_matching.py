@@ -42,10 +42,6 @@ def test_what_mirrormaker_keeps_for_itself_is_no_replica(topic: str) -> None:
 
 
 def test_only_what_exists_on_both_sides_and_once_is_compared() -> None:
-    """A topic without a replica is named; a topic of the target that nobody maps to is not looked at.
-
-    One that two are mapped to is compared with neither, whether both are of one pair or the other is of another pair.
-    """
     matching = default("e").match({"a", "b"}, {"e.a", "local"})
     assert (matching.replicas, matching.without_replica, matching.contested) == ({"a": "e.a"}, ["b"], {})
     merged = ReplicaNames.compile(r"(.*)-\d", r"\1", [".*"], [])

@@ -242,10 +242,7 @@ def test_every_topic_is_counted_once_beside_the_change_since_last_week() -> None
 
 
 def test_candidates_tell_what_deleting_wins_back_and_how() -> None:
-    """Only what is proved to be unneeded; the command names this topic alone, for a dot is any character to it.
-
-    What is silent for as long and not proved so is listed apart, with the reason, without bytes and a command.
-    """
+    """Only what is proved to be unneeded; the command names this topic alone, for a dot is any character to it."""
     names = [f"gone.{number}" for number in range(4)]
     limited = TopicFacts(
         consumer_groups=0,

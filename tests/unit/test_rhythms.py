@@ -178,10 +178,7 @@ def test_one_run_a_month_is_judged_from_the_third_one_on() -> None:
 
 
 def test_a_pause_that_ended_in_this_week_counts_for_what_falls_silent_in_it() -> None:
-    """Busy on the last days of a month, known for two of them: the second month is no death at its first pause.
-
-    The pause ended on a Monday, in the week in which the next one begins.
-    """
+    """Busy on the last days of a month, known for two: the pause ended on the Monday of the week of the next one."""
     moments = records(lambda hour: hour // 24 in (20, 21, 22, 49, 50, 51), 8)
     last = float(moments[-1])
     learned = known(moments, int((last - START) // WEEK))

@@ -54,10 +54,7 @@ DROPS = tuple(one._replace(seen=True) for one in CALENDAR)
 def test_a_slow_run_that_was_due_on_a_holiday_is_given_one_more_period(
     rests: tuple[Rest, ...], now: str, verdict: Verdict, dead_from: str
 ) -> None:
-    """A calendar puts off its limits as a rest that was seen does, one on another day does not.
-
-    The evidence names no other holiday.
-    """
+    """A calendar puts off its limits as a rest that was seen does; the evidence names no holiday of another day."""
     found = every_second_monday(rests, at(now))
     assert [VERDICTS[code] for code in found.verdict] == [verdict, verdict]
     assert found.expected_by.tolist() == [at(dead_from)] * 2

@@ -25,7 +25,6 @@ from exporter.history.cluster_states import STATE_COLUMNS, ClusterState, read_st
 from exporter.history.published import Publication
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
-from tests.exposed import verdict_of_orders
 from tests.judging import table_of
 from tests.monitors import monitor_of
 from tests.unit.expectations import HOUR, MONDAY, by_wall
@@ -114,7 +113,10 @@ class Life:
 
     def verdict(self) -> str:
         """What it says of orders, where that is shown: live, quiet and learning are not."""
-        return verdict_of_orders(self.monitor.metrics().decode())
+        labels = 'kafka_cluster="prod",topic="orders",partition="0"'
+        metrics = self.monitor.metrics().decode()
+        shown = re.search(rf'kafka_topic_partition_verdict{{{labels},verdict="(\w+)"}} 1', metrics)
+        return "nothing" if shown is None else shown[1]
 
     def last(self) -> Snapshot:
         return self.seen.snapshots[-1]
@@ -246,7 +248,7 @@ def test_a_clock_that_was_set_between_two_lives_changes_no_silence(
 
 
 def damaged(whole: bytes) -> list[bytes]:
-    """A file that is cut, flipped, empty, of another kind and of another version."""
+    """A file that is cut, flipped, empty and of another kind."""
     flipped = bytearray(whole)
     flipped[len(whole) // 2] ^= 1
     return [whole[:-7], bytes(flipped), b"", b"torn" * 100]

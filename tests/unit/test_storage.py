@@ -27,10 +27,7 @@ from tests.answers import answering
     ],
 )
 def test_a_uri_names_a_folder_in_object_storage(text: str, root: str, path: str) -> None:
-    """What Hadoop calls s3a is S3, a slash at the end is none, and what it is spelled back to names the same.
-
-    A path is one of this host, and so is a file: URI; only what has :// is a URI.
-    """
+    """What Hadoop calls s3a is S3; a path is one of this host, and so is a file: URI."""
     assert parse_location(text) == ObjectPath(root, PurePosixPath(path))
     assert parse_location(str(parse_location(text))) == parse_location(text)
     assert parse_location("file:///var/lib/history") == Path("/var/lib/history")

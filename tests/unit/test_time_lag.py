@@ -205,10 +205,6 @@ def test_many_groups_and_many_looks(log: Log, data: st.DataObject) -> None:
 @example(Log([(0, 0), (1, 0), (2, NOW - 1), (3, NOW)], 4))
 @settings(max_examples=150)
 def test_t_never_moves_back_and_the_number_of_lookups_is_bounded(log: Log) -> None:
-    """Both ends of its bracket rise with the committed offset, whatever the order of the timestamps.
-
-    No log, however made, costs more than 40 look-ups for an offset of which nothing is known.
-    """
     assert all(search.lookups <= 40 for search in search_apart(log, range(log.latest)).values())
     found = search_offsets(log, Known(), range(log.latest))
     brackets = [search.found for _, search in sorted(found.items()) if isinstance(search.found, TimestampRange)]

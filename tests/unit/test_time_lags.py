@@ -280,10 +280,7 @@ def sweep_with(*lags: TimeLag | None) -> GroupSweep:
 
 
 def test_a_scrape_sees_a_group_that_moves_as_it_was_and_one_that_stands_grow() -> None:
-    """So a group that keeps up shows no saw-tooth, and one that has stopped is later with every scrape.
-
-    A clock that was set back takes nothing from a lag; where none is known there is no series, nor of its topic.
-    """
+    """So a group that keeps up shows no saw-tooth; a clock that was set back takes nothing from a lag."""
     sweep = sweep_with(TimeLag(3.0, 0.5), TimeLag(100.0, 2.5, stalled=True), None)
     for after, stalled in ((45, 145.0), (-3600, 100.0)):
         assert series(sweep, NOW + after) == {

@@ -145,10 +145,7 @@ def test_status_page_escapes_what_it_shows(client: httpx.Client, pages: Shown) -
 
 
 def test_unknown_paths_and_methods_are_plain_text(client: httpx.Client) -> None:
-    """404 points to /metrics and 405 names what is allowed, both as plain text.
-
-    A slash too many or too few is no redirect: it would lead to the address of this server, past the proxy before it.
-    """
+    """A slash too many or too few is no redirect: that would lead past the proxy before this server."""
     missing = client.get("/metricss")
     assert (missing.status_code, missing.text) == (404, "not found; the metrics are at /metrics\n")
     refused = client.post("/metrics", content=b"x")

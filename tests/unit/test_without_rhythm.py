@@ -224,10 +224,7 @@ def _limits(gaps: float, days: float) -> tuple[float, float]:
 
 
 def test_limits_of_few_gaps() -> None:
-    """Without one, where the prior alone judges, four and eight weeks; of slow gaps one and a half of them, and two.
-
-    A burst within a day is no rhythm: a topic of office hours is not dead on its first weekend.
-    """
+    """A burst within a day is no rhythm: a topic of office hours is not dead on its first weekend."""
     assert _limits(0, 0) == (28, 56)
     assert _limits(2, 120) == (90, 120)
     assert _limits(45, 4.5) == _limits(4, 4.5)
