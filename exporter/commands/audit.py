@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from exporter.backfill.audit import AuditReader
 from exporter.clock import SystemClock
@@ -33,7 +33,6 @@ class AuditOptions:
     """The values of the command line. ``silent_for`` is in seconds; empty ``topics`` are those of the settings."""
 
     topics: Sequence[str] = ()
-    sort: str = "urgency"
     silent_for: float | None = None
     style: str = "table"
     output: Path | None = None
@@ -167,14 +166,7 @@ def _conclude(
     records = [record for topics in found for record in make_records(topics, now)]
     shown = [record for record in records if _is_wanted(record, wanted.silent_for)]
     shown.sort(key=lambda one: (_URGENCY[one["what"]], _place_silence(one), one["cluster"], one["topic"]))
-    keys: Mapping[str, Callable[[Record], Any]] = {
-        "urgency": lambda _: 0,
-        "silence": _place_silence,
-        "bytes": lambda one: math.inf if one["bytes"] is None else -one["bytes"],
-        "topic": lambda one: one["topic"],
-        "owner": lambda one: one["owner"] or "\U0010ffff",
-    }
-    return Audit(records, sorted(shown, key=keys[wanted.sort]), now, problems, interrupted)
+    return Audit(records, shown, now, problems, interrupted)
 
 
 def _is_wanted(record: Record, silent_for: float | None) -> bool:

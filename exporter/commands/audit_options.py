@@ -18,7 +18,6 @@ from exporter.commands.usage import VerbatimHelp
 from exporter.logs import set_up_logging
 from exporter.settings.quantities import parse_duration
 
-_SORTS = ("urgency", "silence", "bytes", "topic", "owner")
 _STYLES = ("table", "json", "html")
 
 
@@ -32,7 +31,6 @@ _STYLES = ("table", "json", "html")
     metavar="DURATION",
     help="Only topics that are silent for that long, such as 30d.",
 )
-@click.option("--sort", type=click.Choice(_SORTS), default="urgency", show_default=True)
 @click.option("--format", "style", type=click.Choice(_STYLES), default="table", show_default=True)
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of standard output.")
 @click.option("-v", "--verbose", is_flag=True, help="The evidence for each topic, below it.")
@@ -41,7 +39,7 @@ def audit(config: Path | None, bootstrap_server: str | None, cluster: str | None
 
     Examples:
       topic-liveness audit --bootstrap-server localhost:9092
-      topic-liveness audit --config prod.yaml --silent-for 30d --sort bytes
+      topic-liveness audit --config prod.yaml --silent-for 30d
       topic-liveness audit --config prod.yaml --topic 'billing[.].*' --verbose
       topic-liveness audit --config prod.yaml --format html --output audit.html
 

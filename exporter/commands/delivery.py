@@ -1,4 +1,4 @@
-"""What follows a report: it is sent, and the exit code shows the result."""
+"""Sends a report, from the command line."""
 
 import signal
 import sys
@@ -45,12 +45,6 @@ def _pages(reports: Location) -> list[FileInfo]:
     return found
 
 
-def finish(folder: Location, settings: Settings, *, send: bool, exit_code: bool) -> int:
-    """Do what is asked for with the report in a folder; return the exit code."""
-    code = deliver(folder, settings) if send else ExitCode.DONE
-    return ExitCode.DIED if exit_code and code is ExitCode.DONE and _anything_died(folder) else code
-
-
 def deliver(folder: Location, settings: Settings) -> ExitCode:
     """Send the report in a folder; return FOUND where somebody did not get it."""
     recipients = [Recipient(one.url.file, one.to, one.owner) for one in settings.delivery.recipients]
@@ -68,14 +62,6 @@ def deliver(folder: Location, settings: Settings) -> ExitCode:
         click.echo(f"Error: {failed} not delivered; `topic-liveness deliver` tries them again", err=True)
         return ExitCode.FOUND
     return ExitCode.DONE
-
-
-def _anything_died(folder: Location) -> bool:
-    try:
-        sections = sending.read_report(folder)["sections"]
-    except DeliveryError as error:
-        raise click.ClickException(str(error)) from None
-    return any(section["entries"] for section in sections if section["key"] == "newly-dead")
 
 
 def _print_outcome(line: str) -> None:

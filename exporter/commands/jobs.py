@@ -58,7 +58,6 @@ def rollup(
     help="Folder or URI for the files; else published/reports in the history.",
 )
 @click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
-@click.option("--exit-code", is_flag=True, help="End with 3 where all is done and anything died in the week.")
 def report(
     *,
     config: Path | None,
@@ -66,7 +65,6 @@ def report(
     as_of: str | None,
     output: Location | None,
     send: bool,
-    exit_code: bool,
     master: str | None,
     job_options: tuple[str, ...],
 ) -> int:
@@ -81,7 +79,7 @@ def report(
     JOB_OPTIONS, for the Spark job:
       --conf NAME=VALUE   any Spark setting; repeatable
     Exit codes: 0 done, 1 failed on the way (or not delivered to all), 2 could not start,
-    3 something died (with --exit-code), 130 interrupted, 143 ended by SIGTERM.
+    130 interrupted, 143 ended by SIGTERM.
     """
     from exporter.commands import delivery as delivering
 
@@ -93,12 +91,11 @@ def report(
         *(() if output is None else ("--output", str(output))),
         *job_options,
     )
-    if not (send or exit_code):
+    if not send:
         become_job("report", settings, as_of, *options)
     if code := run_job("report", settings, as_of, *options):
         return code
-    folder = output or delivering.last_written(delivering.reports_of(settings))
-    return delivering.finish(folder, settings, send=send, exit_code=exit_code)
+    return delivering.deliver(output or delivering.last_written(delivering.reports_of(settings)), settings)
 
 
 @click.command(cls=VerbatimHelp)

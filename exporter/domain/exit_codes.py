@@ -9,7 +9,6 @@ class ExitCode(IntEnum):
     DONE = 0
     FOUND = 1
     NOT_STARTED = 2
-    DIED = 3
     HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
@@ -24,7 +23,6 @@ _MEANINGS = {
     ExitCode.DONE: "done, and nothing is wrong",
     ExitCode.FOUND: "it ran, and something is wrong, missing or failed on the way: the output names it",
     ExitCode.NOT_STARTED: "it could not start: an option, the configuration, the history folder, a program or the port",
-    ExitCode.DIED: "all was done, and something died in the week of the report",
     ExitCode.HUNG_UP: "ended because its terminal went away",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
     ExitCode.TERMINATED: "ended by SIGTERM",

@@ -24,17 +24,17 @@ AS_OF = "2026-03-03T12:00:00.000Z"
 HOSTILE = "<!channel> <b>*bold*</b> `x` & [link](http://evil.example)"
 
 
-def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF) -> Path:
+def write_report(folder: Path, *, as_of: str = AS_OF) -> Path:
     """Write what delivery reads of a report: two owners with dead topics, two without, and one that nobody owns."""
     (folder / "owners").mkdir(parents=True, exist_ok=True)
     pages = {"team-a": "a", "team-b": "b", "team-c": None, "team-d": None, None: "_nobody"}
     owners = [{"owner": owner, "page": name and f"owners/{name}"} for owner, name in pages.items()]
-    report = {"as_of": as_of, "sections": [{"key": "newly-dead", "entries": [{}] * died}], "owners": owners}
+    report = {"as_of": as_of, "owners": owners}
     week = "week to Tue 2026-03-03"
     files = {
         "liveness.json": json.dumps(report),
         "liveness.html": "<!DOCTYPE html>whole",
-        "liveness.md": f"# Topic liveness, {week}: {died} topics died\n\n- `prod/orders`: newly dead\n",
+        "liveness.md": f"# Topic liveness, {week}: 2 topics died\n\n- `prod/orders`: newly dead\n",
         "owners/a.html": "<!DOCTYPE html>of a",
         "owners/a.md": f"# Topic liveness of team-a\\_1, {week}: 1 topic died\n\n- `prod/orders`: newly dead\n",
         "owners/b.html": "<!DOCTYPE html>of b",

@@ -82,8 +82,7 @@ def test_a_file_has_every_topic_and_is_written_in_one_step(fleet: str, tmp_path:
 
 
 def test_only_what_is_silent_for_long_is_listed_where_that_is_asked(fleet: str) -> None:
-    found = audit(fleet, "fleet-.*", silent_for=100 * DAY, sort="topic")
-    assert list(found.topics) == sorted(found.topics)
+    found = audit(fleet, "fleet-.*", silent_for=100 * DAY)
     assert set(found.topics) == {
         "fleet-dead-bursty",
         "fleet-dead-rare",

@@ -17,11 +17,8 @@ import pytest
 import trustme
 
 from exporter.clock import SystemClock
-from exporter.commands.delivery import finish
 from exporter.delivery.send import DeliveryError, Recipient, has_reached_all, send
-from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
-from exporter.settings.load import load_settings
 from tests.integration.receiving import (
     SECRET,
     Hook,
@@ -294,15 +291,6 @@ def test_a_report_as_it_is_written_can_be_sent(tmp_path: Path, box: MailBox, mai
     assert of_owner["Subject"].startswith("Topic liveness of team-payments, week to Tue 2026-03-03: ")
     assert "In the week to Tue 2026-03-03, 3 topics and 1 single partition died" in text_of(of_all)
     assert list(attached(of_owner)) == ["team-payments.html"]
-
-
-@pytest.mark.parametrize(("died", "code"), [(2, ExitCode.DIED), (0, ExitCode.DONE)])
-def test_the_exit_code_shows_whether_anything_died(tmp_path: Path, died: int, code: ExitCode) -> None:
-    """Where that is asked for, as cron may: with a code of its own, which no failure has."""
-    folder = write_report(tmp_path / "reports" / "2026-03-03", died=died)
-    settings = load_settings(with_clusters=False)
-    assert finish(folder, settings, send=False, exit_code=True) == code
-    assert finish(folder, settings, send=False, exit_code=False) == 0
 
 
 def test_the_exporter_shows_when_a_report_last_reached_everybody(tmp_path: Path, hook: Hook, url: Path) -> None:

@@ -168,7 +168,7 @@ def test_a_jvm_that_the_system_kills_at_its_start_is_named_so(history: Path, tmp
     ("command", "number", "code", "what"),
     [
         (("-u", "-m", "spark_rollups.job", "rollup"), signal.SIGINT, 130, "interrupted"),
-        (("-m", "exporter", "report", "--exit-code"), signal.SIGTERM, 143, "terminated"),
+        (("-m", "exporter", "report", "--deliver"), signal.SIGTERM, 143, "terminated"),
     ],
     ids=["rollup", "report"],
 )
@@ -181,6 +181,7 @@ def test_a_job_that_gets_a_signal_ends_at_once_and_leaves_no_process(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=os.environ | {"TOPIC_LIVENESS_DELIVERY__RECIPIENTS": "[{url: {file: /nowhere}}]"},
     )
     assert running.stdout is not None
     assert running.stdout.readline().startswith("spark ")
@@ -191,7 +192,7 @@ def test_a_job_that_gets_a_signal_ends_at_once_and_leaves_no_process(
     until(lambda: not alive_in_group(running.pid), "no process left")
 
 
-def test_a_report_is_sent_and_summed_up_by_the_exit_code(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_report_is_sent(spark: SparkSession, tmp_path: Path) -> None:
     hook, history, output = Hook(), tmp_path / "h", tmp_path / "out"
     write_table(spark, history, "verdicts", topic("orders", "live"))
     with http_server(hook) as url:
@@ -205,7 +206,7 @@ def test_a_report_is_sent_and_summed_up_by_the_exit_code(spark: SparkSession, tm
         }
         (tmp_path / "prod.yaml").write_text(json.dumps(settings))
         arguments = [sys.executable, "-m", "exporter", "report", "--config", "prod.yaml", "--master", "local[1]"]
-        arguments += ["--output", str(output), "--deliver", "--exit-code"]
+        arguments += ["--output", str(output), "--deliver"]
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"delivered to {tmp_path / 'url'}\n" in done.stdout
