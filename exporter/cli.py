@@ -113,8 +113,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     that librdkafka refuses. Secrets are printed as ***. No broker is contacted.
     Exit codes: 0 valid, 2 not.
     """
-    from exporter.settings.dump import dump_yaml
-    from exporter.settings.load import load_settings
+    from exporter.settings.load import dump_yaml, load_settings
     from exporter.web.config_file import WebConfigError, WebConfigFile
 
     settings = load_settings(config, bootstrap_server, os.environ)

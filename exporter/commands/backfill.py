@@ -7,8 +7,7 @@ from typing import TextIO
 from exporter.backfill.cutoff import Cutoffs, Request
 from exporter.backfill.run import Backfill, BackfillResult
 from exporter.backfill.slot_search import Windows
-from exporter.backfill.spool_rows import coverage_rows, inventory_rows, window_rows
-from exporter.backfill.spool_streams import SpoolStreams
+from exporter.backfill.spool_rows import SpoolStreams, coverage_rows, inventory_rows, window_rows
 from exporter.clock import SystemClock
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, list_some, plural

@@ -4,8 +4,9 @@ import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import get_origin
+from typing import Any, get_origin
 
+import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -264,3 +265,17 @@ def _spell(path: Path) -> str:
             break
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
+
+
+def dump_yaml(settings: Settings) -> str:
+    """Return every setting in force. Secrets are ``***``."""
+    return yaml.safe_dump(_written(settings.model_dump(mode="json")), sort_keys=False, width=100)
+
+
+def _written(value: Any) -> Any:
+    """Return a tree without settings that are None, and texts as the file has them."""
+    if isinstance(value, dict):
+        return {name: _written(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_written(each) for each in value]
+    return value.replace("${", "$${") if isinstance(value, str) else value

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.backfill.spool_streams import SpoolStreams
+from exporter.backfill.spool_rows import SpoolStreams
 from exporter.commands.backfill import backfill
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.history.rows import Inventory, Source

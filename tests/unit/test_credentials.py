@@ -11,8 +11,7 @@ from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.credentials import Credentials, Property
 from exporter.secret_files import MAX_BYTES
-from exporter.settings.dump import dump_yaml
-from exporter.settings.load import load_settings
+from exporter.settings.load import dump_yaml, load_settings
 
 SECRET = "hunter2-of-the-file"  # noqa: S105 - of nothing
 NOWHERE = "127.0.0.1:9"

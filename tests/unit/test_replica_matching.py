@@ -15,8 +15,7 @@ from exporter.domain.replicas.comparison import ReplicaState
 from exporter.domain.replicas.matching import PartitionPairs, ReplicaNames, find_faults
 from exporter.domain.verdicts import VERDICT_CODES, Verdict
 from exporter.factory.clusters import make_naming
-from exporter.settings.dump import dump_yaml
-from exporter.settings.load import load_settings
+from exporter.settings.load import dump_yaml, load_settings
 from tests.memberships import Partition, membership_of
 from tests.snapshots import assessment_of, snapshot_of
 from tests.unit.readings import Replica, ReplicaReading, comparison_of, replica_readings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_rollups.report.build import build_report
-from spark_rollups.report.charts import chart_of
+from spark_rollups.report.tables import chart_of
 from spark_rollups.report.write import write_files
 from tests.unit.test_report_build import facts, finding, judged, topics
 

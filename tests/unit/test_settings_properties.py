@@ -8,9 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from exporter.domain.formatting import spell_duration, spell_size
-from exporter.settings.dump import dump_yaml
 from exporter.settings.errors import SettingsError
-from exporter.settings.load import load_settings
+from exporter.settings.load import dump_yaml, load_settings
 from exporter.settings.quantities import parse_duration, parse_size
 from exporter.settings.schema import Settings
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.backfill.spool_streams import SpoolStreams
+from exporter.backfill.spool_rows import SpoolStreams
 from exporter.domain.history.rows import Inventory, Source, Window
 from exporter.history.spool import Spool
 from exporter.history.tables import ForeignFileError, read_columns, table_of
