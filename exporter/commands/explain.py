@@ -1,13 +1,11 @@
 """The command ``explain``: prints what a running exporter knows of a topic, or else what a rollup published of it."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 from urllib.parse import quote
 
 from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError, exporter_here
@@ -33,7 +31,7 @@ class Subject:
     partition: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Subject:
+    def parse(cls, text: str) -> Self:
         """Read ``TOPIC`` or ``TOPIC:PARTITION``. Raises ValueError with the rule."""
         match = re.fullmatch(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,9}))?", text, re.ASCII)
         if match is None:

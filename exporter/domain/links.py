@@ -1,7 +1,5 @@
 """Addresses that reports and pages link to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from urllib.parse import quote
 

@@ -1,11 +1,9 @@
 """Settings of topics by name: owners, outages, and overrides, which take precedence over all that was learned."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
@@ -32,7 +30,7 @@ class Entries(Generic[Entry]):
         """Whether there are any."""
         return bool(self._entries)
 
-    def __reduce__(self) -> tuple[type[Entries[Entry]], tuple[Sequence[Entry]]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[Sequence[Entry]]]:
         """Pickle the entries alone: a cache cannot be pickled."""
         return type(self), (self._entries,)
 

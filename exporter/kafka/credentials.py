@@ -1,11 +1,10 @@
 """The credentials of one client: properties whose secrets are in files, which are read and watched."""
 
-from __future__ import annotations
-
 import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
 from exporter.kafka.msk_iam import AwsIam, TokenMaker
 from exporter.secret_files import is_secret, text_in, unusable
@@ -76,9 +75,9 @@ class Credentials:
         now = self._read_files()
         return sorted(name for name, seen in self._seen.items() if now[name] != seen)
 
-    def reload(self) -> Credentials:
+    def reload(self) -> Self:
         """Return them with the present files. Raises ValueError as the constructor does."""
-        return Credentials(self._given, self._aws_iam)
+        return type(self)(self._given, self._aws_iam)
 
     def list_exposed(self) -> Iterator[str]:
         """Yield one line for each secret that is too short to be hidden, and each file that every user may read."""

@@ -1,10 +1,9 @@
 """librdkafka properties as configured. They are passed through, except those that break the exporter."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
 from exporter.secret_files import may_be_secret
 from exporter.storage.files import expand_home
@@ -23,7 +22,7 @@ class KafkaProperties(dict[str, str | Path]):
     """
 
     @classmethod
-    def parse(cls, written: Mapping[str, object]) -> KafkaProperties:
+    def parse(cls, written: Mapping[str, object]) -> Self:
         """Return the properties as written. Call ``list_broken_rules`` first."""
         return cls({name: _file(value) or str(value) for name, value in written.items()})
 

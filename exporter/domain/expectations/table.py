@@ -1,12 +1,10 @@
 """Published expectations in columns, as the file has them. A row becomes an object only when somebody looks at it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,21 +43,21 @@ class DictionaryColumn(Generic[T]):
     values: Sequence[T]
 
     @classmethod
-    def encode(cls, values: Iterable[T | None]) -> DictionaryColumn[T]:
+    def encode(cls, values: Iterable[T | None]) -> Self:
         """Return hashable values, equal ones once."""
         numbers: dict[T, int] = {}
         codes = [-1 if one is None else numbers.setdefault(one, len(numbers)) for one in values]
         return cls(np.array(codes, np.int32), list(numbers))
 
     @classmethod
-    def keep_each(cls, values: Sequence[T | None]) -> DictionaryColumn[T]:
+    def keep_each(cls, values: Sequence[T | None]) -> Self:
         """Return values of any kind, each on its own."""
         there = np.array([one is not None for one in values], np.bool_)
         codes = np.where(there, np.cumsum(there) - 1, -1).astype(np.int32)
         return cls(codes, [one for one in values if one is not None])
 
-    def __getitem__(self, rows: Rows) -> DictionaryColumn[T]:
-        return DictionaryColumn(self.codes[rows], self.values)
+    def __getitem__(self, rows: Rows) -> Self:
+        return type(self)(self.codes[rows], self.values)
 
     def value(self, row: int) -> T | None:
         """Return the value of a row."""
@@ -109,7 +107,7 @@ class ExpectationTable:
         rates: NDArray[np.floating],
         schedule: DictionaryColumn[Schedule],
         **others: Any,
-    ) -> ExpectationTable:
+    ) -> Self:
         """Return rows in their order; of several with one key the last one counts.
 
         ``partition`` is invalid where ``whole``, ``profile`` an index into ``rates`` [p, 168]; ``others`` are columns.
@@ -139,12 +137,12 @@ class ExpectationTable:
     def __len__(self) -> int:
         return len(self.number)
 
-    def part(self, rows: Rows) -> ExpectationTable:
+    def part(self, rows: Rows) -> Self:
         """Return some rows."""
         columns: dict[str, Any] = {each.name: getattr(self, each.name)[rows] for each in fields(self)[3:]}
         texts = {name: column[rows] for name, column in self.texts.items()}
         figures = {name: column[rows] for name, column in self.figures.items()}
-        return ExpectationTable(self.profiles, texts, figures, **columns)
+        return type(self)(self.profiles, texts, figures, **columns)
 
     def row(self, row: int) -> Expectation:
         """Return a row as an object."""
@@ -164,7 +162,7 @@ class ExpectationTable:
             }
         )
 
-    def select_cluster(self, name: str) -> ExpectationTable:
+    def select_cluster(self, name: str) -> Self:
         """Return the rows of a cluster."""
         return self.part(np.flatnonzero(self.texts["cluster"].column(lambda one: one == name, none=False)))
 

@@ -1,10 +1,9 @@
 """Consumer groups as their coordinators describe them: names, states, members and committed offsets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +77,7 @@ class GroupOffsets:
     """The groups that could not be read."""
 
     @classmethod
-    def build(cls, answers: Mapping[str, Iterable[tuple[str, int, int]] | Reason]) -> GroupOffsets:
+    def build(cls, answers: Mapping[str, Iterable[tuple[str, int, int]] | Reason]) -> Self:
         """Return the commits of each group: (topic, partition, offset) of each, or the reason of a failure."""
         failed = {name: answer for name, answer in answers.items() if isinstance(answer, Reason)}
         read = {name: list(answer) for name, answer in answers.items() if not isinstance(answer, Reason)}

@@ -1,7 +1,5 @@
 """Who reads a topic: the groups that have it assigned, those that only committed in it, and what is unknown of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

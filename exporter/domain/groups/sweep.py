@@ -1,7 +1,5 @@
 """The result of one sweep over the consumer groups of a cluster, and how each group stands to each topic."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

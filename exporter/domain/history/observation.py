@@ -5,10 +5,9 @@ read it, and a window with a reason that it could not be read. Moments are Unix 
 known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -66,7 +65,7 @@ class Observation:
     """The first later poll that could not read the stream; UNKNOWN without one."""
     reason: Rows
 
-    def join_earlier(self, earlier: Observation) -> Observation:
+    def join_earlier(self, earlier: Self) -> Self:
         """Return the same, joined with ``earlier`` knowledge from other polls."""
         until = np.maximum(self.until, earlier.until)
         went_on = (earlier.unreadable_since >= 0) & (self.until < earlier.unreadable_since)
@@ -74,7 +73,7 @@ class Observation:
         since = np.where(both, np.minimum(self.unreadable_since, earlier.unreadable_since), self.unreadable_since)
         unlooked = (self.unreadable_since < 0) & (self.until < 0)
         since = np.where(unlooked, earlier.unreadable_since, since)
-        return Observation(until, since, np.where(self.unreadable_since >= 0, self.reason, earlier.reason))
+        return type(self)(until, since, np.where(self.unreadable_since >= 0, self.reason, earlier.reason))
 
     @property
     def unreadable(self) -> Flags:

@@ -1,7 +1,5 @@
 """What the exporter knows of topics and partitions now: columns of an assessment -> facts, and records of them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Topics and partitions of all clusters, filtered, sorted and cut to a page on columns; records only of its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat

@@ -1,7 +1,5 @@
 """States of partitions and their last advances, from polls. Pure functions on columns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

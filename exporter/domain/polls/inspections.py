@@ -1,11 +1,9 @@
 """The log sizes of replicas, from the answers of brokers, and those of partitions and topics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -25,7 +23,7 @@ class LogSizes:
     """Why a partition has no log: ``storage-error`` where a disk of the broker is offline."""
 
     @classmethod
-    def make_failed(cls, count: int, reason: Reason) -> LogSizes:
+    def make_failed(cls, count: int, reason: Reason) -> Self:
         """Return n partitions of which a broker told nothing."""
         return cls(Counts.unknown(count), reason)
 

@@ -1,9 +1,7 @@
 """The rows of the partitions of a cluster: the index of all columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +33,7 @@ class Layout:
         self._index = {name: number for number, name in enumerate(self.topics)}
 
     @classmethod
-    def build(cls, partitions: Mapping[str, Iterable[int]]) -> Layout:
+    def build(cls, partitions: Mapping[str, Iterable[int]]) -> Self:
         """Return the layout of topic name -> partition numbers, in any order."""
         numbered = {name: sorted(partitions[name]) for name in sorted(partitions)}
         numbers = [number for of_topic in numbered.values() for number in of_topic]
@@ -54,9 +52,9 @@ class Layout:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __reduce__(self) -> tuple[type[Layout], tuple[tuple[str, ...], Rows, NDArray[np.int32]]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[str, ...], Rows, NDArray[np.int32]]]:
         """Pickle what the other columns follow from."""
-        return Layout, (self.topics, np.diff(self.first), self.partition)
+        return type(self), (self.topics, np.diff(self.first), self.partition)
 
     def __iter__(self) -> Iterator[TopicPartition]:
         for topic, number in zip(self.topic.tolist(), self.partition.tolist(), strict=True):
@@ -94,12 +92,12 @@ class Layout:
         at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         return np.where((numbers >= 0) & (known[at] == wanted), at, -1).astype(np.intp)
 
-    def part(self, rows: Rows) -> Layout:
+    def part(self, rows: Rows) -> Self:
         """Return the layout of some rows, which are in order and each given once."""
         topics, counts = np.unique(self.topic[rows], return_counts=True)
-        return Layout([self.topics[number] for number in topics.tolist()], counts.tolist(), self.partition[rows])
+        return type(self)([self.topics[number] for number in topics.tolist()], counts.tolist(), self.partition[rows])
 
-    def join(self, rows: Rows, other: Layout, others: Rows) -> tuple[Layout, Rows]:
+    def join(self, rows: Rows, other: Self, others: Rows) -> tuple[Self, Rows]:
         """Return a layout of these rows and of ``others`` of another layout, which have no partition in common.
 
         All topics of this one stay. The second is where each row comes from: a row here, or ``len(self)`` and a row of
@@ -115,7 +113,7 @@ class Layout:
         # Stable: two sequences that are sorted already are merged in a single pass.
         order = np.argsort((topic << 32) | partition, kind="stable")
         counts = np.bincount(topic, minlength=len(topics)).tolist()
-        return Layout(topics, counts, partition[order]), np.concatenate([rows, len(self) + others])[order]
+        return type(self)(topics, counts, partition[order]), np.concatenate([rows, len(self) + others])[order]
 
     def reduce(self, function: np.ufunc, values: NDArray[Any], otherwise: Any) -> NDArray[Any]:
         """Return ``function`` (as ``np.maximum``) of the rows of each topic; ``otherwise`` where it has none."""
@@ -125,7 +123,7 @@ class Layout:
             found[filled] = function.reduceat(values, self.first[:-1][filled])
         return found
 
-    def moves_from(self, before: Layout) -> tuple[Rows, Rows]:
+    def moves_from(self, before: Self) -> tuple[Rows, Rows]:
         """Return the rows of partitions of both layouts, here and in ``before``."""
         there = before.find(self.topics, self.topic, self.partition)
         here = np.flatnonzero(there >= 0)

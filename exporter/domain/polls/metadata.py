@@ -1,11 +1,10 @@
 """A cluster's metadata: brokers, topics, partitions and their leaders."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +27,16 @@ class Membership:
     in_sync: NDArray[np.int32]
 
     @classmethod
-    def make_bare(cls, layout: Layout, leader: NDArray[np.int32]) -> Membership:
+    def make_bare(cls, layout: Layout, leader: NDArray[np.int32]) -> Self:
         """Return partitions with their leaders alone, for look-ups."""
         first, nobody = np.zeros(len(layout) + 1, dtype=np.intp), np.zeros(0, dtype=np.int32)
         return cls(layout, leader, first, nobody, np.zeros(len(layout), dtype=np.int32))
 
-    def part(self, rows: Rows) -> Membership:
+    def part(self, rows: Rows) -> Self:
         """Return some rows, which are in order and each given once, with their leaders alone."""
-        return Membership.make_bare(self.layout.part(rows), self.leader[rows])
+        return self.make_bare(self.layout.part(rows), self.leader[rows])
 
-    def restore_topics_of(self, before: Membership, names: Collection[str]) -> Membership:
+    def restore_topics_of(self, before: Self, names: Collection[str]) -> Self:
         """Return the same, with the partitions of some topics taken from ``before``, without a leader.
 
         Raises KeyError where one of ``names`` is not a topic of both.
@@ -48,14 +47,14 @@ class Membership:
             remain[here.rows_of(name)], restored[there.rows_of(name)] = False, True
         layout, wanted = here.join(np.flatnonzero(remain), there, np.flatnonzero(restored))
         leaderless = np.full(len(there), NO_LEADER, dtype=np.int32)
-        return Membership(
+        return type(self)(
             layout,
             np.concatenate([self.leader, leaderless])[wanted],
             *_lists_of(wanted, (self.first_replica, self.replicas), (before.first_replica, before.replicas)),
             np.concatenate([self.in_sync, before.in_sync])[wanted],
         )
 
-    def same_as(self, other: Membership) -> bool:
+    def same_as(self, other: Self) -> bool:
         """Return whether every partition, leader and replica is the same."""
         return self.layout == other.layout and all(
             np.array_equal(getattr(self, name), getattr(other, name))
@@ -166,7 +165,7 @@ class Metadata:
     def _policies(self) -> list[str]:
         return ["" if config is None else config.cleanup_policy or "" for config in self._configs]
 
-    def part(self, rows: Rows) -> Metadata:
+    def part(self, rows: Rows) -> Self:
         """Return it with some partitions alone, which are in order and each given once, and with their leaders."""
         return replace(self, membership=self.membership.part(rows))
 

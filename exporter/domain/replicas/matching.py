@@ -1,10 +1,9 @@
 """Which topics and partitions of two clusters belong together, and why some cannot be compared: pure rules."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ class ReplicaNames:
     exclude: Sequence[re.Pattern[str]] = ()
 
     @classmethod
-    def compile(cls, pattern: str, replacement: str, include: Iterable[str], exclude: Iterable[str]) -> ReplicaNames:
+    def compile(cls, pattern: str, replacement: str, include: Iterable[str], exclude: Iterable[str]) -> Self:
         """Compile it. Raises re.error."""
         return cls(re.compile(pattern), replacement, [*map(re.compile, include)], [*map(re.compile, exclude)])
 
@@ -78,7 +77,7 @@ class PartitionPairs:
     """[n]: whether the replica's brokers set its timestamps."""
 
     @classmethod
-    def match(cls, naming: ReplicaNames, source: Metadata, target: Metadata) -> PartitionPairs:
+    def match(cls, naming: ReplicaNames, source: Metadata, target: Metadata) -> Self:
         """Pair the partitions of two clusters."""
         matching = naming.match(source.topics, target.topics)
         targets = dict(sorted(matching.replicas.items()))
@@ -101,7 +100,7 @@ class PartitionPairs:
         paired.target_rows[np.searchsorted(every, copies)] = target_rows
         return paired
 
-    def moves_from(self, before: PartitionPairs) -> tuple[Rows, Rows]:
+    def moves_from(self, before: Self) -> tuple[Rows, Rows]:
         """Return the rows here and in ``before`` of partitions whose topics were not created again."""
         here, there = self.layout.moves_from(before.layout)
         ids = dict(before._ids())

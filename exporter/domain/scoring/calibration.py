@@ -5,12 +5,11 @@ pause (``exporter.domain.scoring.thresholds``). It counts in the week in which i
 the promised rate is for topics, half for partitions whose topic goes on. What a hold explains is no evidence.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +136,7 @@ class Unusual:
     labelled: Flags
     """Which were in a known outage. These are outages for certain, and their topic-weeks do not count."""
 
-    def select(self, chosen: Flags) -> Unusual:
+    def select(self, chosen: Flags) -> Self:
         """Return the chosen silences."""
         columns = {one.name: getattr(self, one.name)[chosen] for one in fields(self) if one.name != "judged"}
         return replace(self, **columns)

@@ -8,8 +8,6 @@ pause is false. Scores of pauses fall off quickly, those of outages slowly. With
 ``scale`` and ``share`` have priors, so a fleet without a past is judged by these; the posterior is evaluated on a grid.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
