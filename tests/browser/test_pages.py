@@ -11,7 +11,6 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from exporter.collectors.poller import Poller
 from exporter.domain.formatting import duration, moment
-from exporter.domain.groups.sweep import GroupSweep
 from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.history.published import Publication
 from exporter.state.monitor import Monitor
@@ -77,13 +76,10 @@ def fleet() -> Monitor:
     monitor.take_expectations(Publication(NOW - HOUR, NOW - HOUR, {}, table_of(rows)), None)
     poller = Poller("prod", source, [monitor], clock)
     poller.poll()
-    monitor.take_sweep(_sweep(SWEEP))
+    groups = groups_of(SWEEP)
+    positions = positions_of({**groups, "<b>reports</b>": groups["billing"]})
+    monitor.take_sweep(replace(SWEEP, positions=positions))
     return monitor
-
-
-def _sweep(sweep: GroupSweep) -> GroupSweep:
-    groups = groups_of(sweep)
-    return replace(sweep, positions=positions_of({**groups, "<b>reports</b>": groups["billing"]}))
 
 
 @pytest.fixture(scope="module")

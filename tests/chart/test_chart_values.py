@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -17,6 +18,7 @@ from tests.chart.rendering import (
     EVERY,
     KUBERNETES,
     ROOT,
+    check_schemas,
     helm,
     one,
     pod_of,
@@ -122,3 +124,41 @@ def test_a_later_name_keeps_the_volume() -> None:
         assert [one["persistentVolumeClaim"]["claimName"] for one in volumes if "persistentVolumeClaim" in one] == [
             claim
         ]
+
+
+OF_DIGITS = """
+fullnameOverride: liveness
+nameOverride: "31"
+existingSecret: "32"
+priorityClassName: "1e3"
+imagePullSecrets: [{name: "33"}]
+serviceAccount: {name: "34"}
+persistence: {existingClaim: "35"}
+delivery: {enabled: true, existingSecret: "36"}
+dashboards: {enabled: true}
+networkPolicy: {enabled: true}
+podDisruptionBudget: {enabled: true}
+serviceMonitor: {enabled: true}
+prometheusRule: {enabled: true, namespace: "37"}
+"""
+IN_STORAGE = """
+fullnameOverride: liveness
+config: {clusters: [{name: kafka, kafka: {bootstrap.servers: "kafka:9092"}}], history: {folder: "s3://bucket/folder"}}
+objectStorage: {existingSecret: "38"}
+imagePullSecrets: [{name: "33"}]
+rollup: {sparkOperator: {enabled: true, image: spark}}
+podMonitor: {enabled: true}
+"""
+
+
+@pytest.mark.parametrize("values", [OF_DIGITS, IN_STORAGE], ids=["secret", "storage"])
+def test_names_of_digits_stay_text(values: str, tmp_path: Path) -> None:
+    """Kubernetes takes them, as preview environments have them, and refuses numbers in their place."""
+    path = tmp_path / "values.yaml"
+    path.write_text(values, encoding="utf-8")
+    run = helm("template", "1234", CHART, "--namespace", "5678", "--kube-version", KUBERNETES, "--values", path)
+    assert run.returncode == 0, run.stderr
+    for manifest in filter(None, yaml.safe_load_all(run.stdout)):
+        check_schemas(manifest)
+        assert all(isinstance(label, str) for label in manifest["metadata"]["labels"].values())
+        assert isinstance(manifest["metadata"]["namespace"], str)

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,10 +16,6 @@ SYSTEMD = ROOT / "deploy" / "systemd"
 COMPOSE = ROOT / "deploy" / "compose"
 SERVICES = sorted(SYSTEMD.glob("*.service"))
 UNITS = sorted(SYSTEMD.iterdir())
-
-
-def read(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def settings_of(unit: Path) -> dict[str, str]:
@@ -76,7 +71,7 @@ def test_compose_understands_the_example(tmp_path: Path) -> None:
 
 
 def test_compose_starts_commands_that_there_are(tmp_path: Path) -> None:
-    compose = read(COMPOSE / "compose.yaml")
+    compose = yaml.safe_load((COMPOSE / "compose.yaml").read_text(encoding="utf-8"))
     ours = {name: each for name, each in compose["services"].items() if "topic-liveness" in each["image"]}
     assert set(ours) == {"exporter", "backfill", "rollup", "report"}
     for service in ours.values():
@@ -98,12 +93,11 @@ def test_compose_starts_commands_that_there_are(tmp_path: Path) -> None:
 def test_prometheus_of_the_example_reads_its_configuration(tmp_path: Path) -> None:
     for source in (COMPOSE / "prometheus.yml", ROOT / "dashboards/alerts.yaml", ROOT / "dashboards/recording.yaml"):
         (tmp_path / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
-    for command in (
-        [program("promtool"), "check", "config", str(tmp_path / "prometheus.yml")],
-        [program("amtool"), "check-config", str(ROOT / "dashboards/alertmanager.yaml")],
+    for done in (
+        run("promtool", "check", "config", tmp_path / "prometheus.yml"),
+        run("amtool", "check-config", ROOT / "dashboards/alertmanager.yaml"),
     ):
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stdout + run.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").iterdir())

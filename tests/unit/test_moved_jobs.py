@@ -69,17 +69,13 @@ def test_runs_that_are_missed_in_a_row_are_one_pause() -> None:
         assert clocks.score(row, needed)[0] == pytest.approx(wanted)
 
 
-def in_bursts(seed: int) -> np.ndarray:
-    busy = np.random.default_rng(seed).random(9 * 7) < 0.6
-    return records(lambda hour: bool(busy[hour // 24]) and hour % 24 > 2, 9)
-
-
 def test_streams_whose_hours_come_and_stay_away_together_are_judged_by_the_length_of_silence() -> None:
     """Their profile is flat. Records at random, in office hours or on a schedule keep theirs."""
     rng = np.random.default_rng(7)
     random_hours = rng.random(9 * HOURS) < 0.4
+    busy_days = np.random.default_rng(1).random(9 * 7) < 0.6
     for moments, together in (
-        (in_bursts(1), True),
+        (records(lambda hour: bool(busy_days[hour // 24]) and hour % 24 > 2, 9), True),
         (records(lambda hour: bool(random_hours[hour]), 9), False),
         (records(lambda hour: 8 <= hour % 24 < 18 and hour // 24 % 7 < 5, 9), False),
         (records(lambda hour: hour % 6 == 2, 9), False),

@@ -7,7 +7,6 @@ import pytest
 from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain.polls.readings import TopicPartition
-from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison, NotCompared, ReplicaLimits, ReplicaState
 from exporter.domain.replicas.matching import ReplicaNames
 from tests.monitors import monitor_of
@@ -72,22 +71,6 @@ def test_a_topic_made_again_is_a_new_one() -> None:
     assert (again.state, again.lag_records) == (ReplicaState.IN_STEP, None)
 
 
-class Watched:
-    """A monitor of two clusters that are polled by hand."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock(T0)
-        self.monitor = monitor_of(self.clock, {"east": {}, "west": {}})
-        self.pollers = {
-            name: Poller(name, TableSource({key: (0, 5, T0)}), [self.monitor], self.clock)
-            for name, key in (("east", ORDERS), ("west", COPY))
-        }
-
-    def poll(self, *names: str) -> None:
-        for name in names:
-            assert isinstance(self.pollers[name].poll(), Snapshot)
-
-
 def compared(state: ReplicaState = ReplicaState.BEHIND) -> Comparison:
     return comparison_of({REPLICA: ReplicaReading(state, 90.0, 3)})
 
@@ -98,19 +81,26 @@ PLACE = 'source_cluster="east",source_topic="orders",target_cluster="west",targe
 @pytest.mark.parametrize(("polled", "reason"), [("west", "source-unreadable"), ("east", "replica-unreadable")])
 def test_while_one_cluster_is_not_read_nothing_is_known_of_its_replicas(polled: str, reason: str) -> None:
     """The state is unknown, with the side that is missing, and no number is shown; with both read it is back."""
-    watched = Watched()
-    watched.poll("east", "west")
-    watched.monitor.take_comparison(compared())
-    watched.clock.time += 150
-    watched.poll(polled)
-    shown = watched.monitor.metrics().decode()
+    clock = ManualClock(T0)
+    monitor = monitor_of(clock, {"east": {}, "west": {}})
+    pollers = {
+        name: Poller(name, TableSource({key: (0, 5, T0)}), [monitor], clock)
+        for name, key in (("east", ORDERS), ("west", COPY))
+    }
+    for poller in pollers.values():
+        poller.poll()
+    monitor.take_comparison(compared())
+    clock.time += 150
+    pollers[polled].poll()
+    shown = monitor.metrics().decode()
     assert f'kafka_replica_state{{{PLACE},state="unknown",reason="{reason}"}} 1' in shown
     assert "kafka_replica_lag" not in shown
-    comparison = watched.monitor.take_comparison(compared(ReplicaState.STOPPED))
+    comparison = monitor.take_comparison(compared(ReplicaState.STOPPED))
     assert set(replica_readings(comparison).values()) == {
         ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared(reason))
     }
-    assert f'kafka_replica_state{{{PLACE},state="unknown",reason="{reason}"}} 1' in watched.monitor.metrics().decode()
-    watched.clock.time += 2
-    watched.poll("east", "west")
-    assert f"kafka_replica_lag_seconds{{{PLACE}}} 90.0" in watched.monitor.metrics().decode()
+    assert f'kafka_replica_state{{{PLACE},state="unknown",reason="{reason}"}} 1' in monitor.metrics().decode()
+    clock.time += 2
+    for poller in pollers.values():
+        poller.poll()
+    assert f"kafka_replica_lag_seconds{{{PLACE}}} 90.0" in monitor.metrics().decode()

@@ -122,11 +122,6 @@ def ended(searches: TimeLagSearches, at: int, lookups: int) -> Search:
     return Search(found, searches.limits.tolerance, bool(searches.compacted[at]), lookups)
 
 
-def lag_of(found: TimestampRange, now: int = NOW) -> tuple[float, float]:
-    """The smallest and the largest time lag that an exported value and its error bound allow."""
-    return max(0, now - found.high), max(0, now - found.low)
-
-
 def holds(log: Log, search: Search, committed: int, *, now: int = NOW) -> None:
     """Assert that what was found contains the truth, and is as narrow as promised."""
     truth = log.truth(committed, compacted=search.compacted)
@@ -135,7 +130,7 @@ def holds(log: Log, search: Search, committed: int, *, now: int = NOW) -> None:
         assert truth > now + SLACK
         return
     assert isinstance(search.found, TimestampRange)
-    smallest, largest = lag_of(search.found, now)
+    smallest, largest = max(0, now - search.found.high), max(0, now - search.found.low)
     assert smallest <= max(0, now - truth) <= largest
     assert search.found.high - search.found.low <= max(search.tolerance, 0.05 * smallest + 1)
 
@@ -219,14 +214,10 @@ def rising(records: int, seconds: float, end: int = NOW, seed: int = 1) -> Log:
     return Log([(offset, end - times[-1] + time) for offset, time in enumerate(times)], records)
 
 
-def cold(log: Log, offsets: Sequence[int]) -> list[int]:
-    """Look-ups for each committed offset, of which nothing is known."""
-    return sorted(search.lookups for search in search_apart(log, offsets).values())
-
-
 def test_a_first_look_costs_a_few_lookups() -> None:
     log = rising(60_000, 10.0)
-    counts = cold(log, random.Random(2).sample(range(log.latest), 300))
+    found = search_apart(log, random.Random(2).sample(range(log.latest), 300))
+    counts = sorted(search.lookups for search in found.values())
     assert counts[150] <= 4 and counts[-1] <= 7
 
 
