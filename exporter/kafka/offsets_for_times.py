@@ -168,7 +168,7 @@ class OffsetsForTimes:
         return False
 
     def _chunks(self, spec: int, membership: Membership) -> dict[int, list[Chunk]]:
-        if spec == LATEST and self._latest is not None and self._latest[0].same_as(membership):
+        if spec == LATEST and self._latest is not None and self._latest[0].matches(membership):
             return self._latest[1]
         chunks = group_by_leader(membership, np.arange(len(membership.layout)), spec)
         if spec == LATEST:

@@ -135,7 +135,7 @@ def substitute(tree: Tree, environ: Mapping[str, str], problems: list[Problem], 
     if tree is None:
         return None
 
-    def replaced(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         escaped, name = match.groups()
         if escaped:
             return "${"
@@ -147,4 +147,4 @@ def substitute(tree: Tree, environ: Mapping[str, str], problems: list[Problem], 
             return environ[name]
         return ""
 
-    return _VARIABLE.sub(replaced, tree)
+    return _VARIABLE.sub(replace, tree)

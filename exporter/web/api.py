@@ -55,7 +55,7 @@ def document() -> Mapping[str, Any]:
 def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
     """Return the routes of the API; ``run_in_worker`` makes the answers."""
 
-    def served(answer: Callable[[Request], Mapping[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
+    def wrap(answer: Callable[[Request], Mapping[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
             return JSONResponse(await run_in_worker(lambda: answer(request)), headers={"Cache-Control": "no-store"})
 
@@ -72,7 +72,7 @@ def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
             "clusters": [_cluster(cluster) for cluster in status.clusters],
         }
 
-    def listed(
+    def list_items(
         request: Request, parameters: Collection[str], find: Find, lacking: Lacking = lambda _: {}
     ) -> dict[str, Any]:
         """Return a page of items, as of when they are known, and what is not known of which clusters."""
@@ -104,14 +104,14 @@ def routes(source: Pages, run_in_worker: RunInWorker) -> list[BaseRoute]:
         return document()
 
     return [
-        Route(f"{PREFIX}/clusters", served(clusters)),
-        Route(f"{PREFIX}/topics", served(lambda request: listed(request, FILTERS, topics))),
-        Route(f"{PREFIX}/partitions", served(lambda request: listed(request, FILTERS, partitions))),
-        Route(f"{PREFIX}/groups", served(lambda request: listed(request, _OF_GROUPS, _groups, _without_groups))),
-        Route(f"{PREFIX}/incidents", served(lambda request: listed(request, _OF_INCIDENTS, _incidents))),
-        Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}", served(explain)),
-        Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}/{{partition}}", served(explain)),
-        Route(f"{PREFIX}/openapi.json", served(openapi)),
+        Route(f"{PREFIX}/clusters", wrap(clusters)),
+        Route(f"{PREFIX}/topics", wrap(lambda request: list_items(request, FILTERS, topics))),
+        Route(f"{PREFIX}/partitions", wrap(lambda request: list_items(request, FILTERS, partitions))),
+        Route(f"{PREFIX}/groups", wrap(lambda request: list_items(request, _OF_GROUPS, _groups, _without_groups))),
+        Route(f"{PREFIX}/incidents", wrap(lambda request: list_items(request, _OF_INCIDENTS, _incidents))),
+        Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}", wrap(explain)),
+        Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}/{{partition}}", wrap(explain)),
+        Route(f"{PREFIX}/openapi.json", wrap(openapi)),
     ]
 
 

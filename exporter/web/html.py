@@ -95,7 +95,7 @@ def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], by
         check(given, FILTERS)
         return topic_list(source.status(), source.cluster_facts(), given)
 
-    def one(request: Request) -> str:
+    def topic_page(request: Request) -> str:
         check(request.query_params, ())
         found = topic(source.status(), source.cluster_facts(), **request.path_params)
         if found is None:
@@ -121,7 +121,7 @@ def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], by
     return [
         Route("/", page(first)),
         Route("/topics", page(topics_page)),
-        Route("/topics/{cluster}/{name}", page(one)),
+        Route("/topics/{cluster}/{name}", page(topic_page)),
         Route("/report", last_report),
         Route("/report/{name:path}", file_of_report),
         Mount("/static", StaticFiles(packages=[("exporter.web", "static")])),

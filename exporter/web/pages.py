@@ -83,7 +83,7 @@ def make_app(
         is_ready, line = pages.ready()
         return PlainTextResponse(f"{line}\n", 200 if is_ready else 503)
 
-    async def refused(request: Request, error: Exception) -> Response:
+    async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if request.url.path.startswith("/api/"):
             message = (
@@ -101,7 +101,7 @@ def make_app(
             *html.routes(pages, run_in_worker, report),
             *api.routes(pages, run_in_worker),
         ],
-        exception_handlers={HTTPException: refused},
+        exception_handlers={HTTPException: refuse},
     )
     # A redirect would name this host and http, whatever a proxy before it is called and speaks.
     app.router.redirect_slashes = False

@@ -76,11 +76,11 @@ class NewRows:
     def __init__(self, events: pa.Table, names: Names) -> None:
         self.events, self.names, self.stream = events, names, names.rows[0]
 
-        def either(of_window: str, of_listing: str) -> Integers:
+        def pick(of_window: str, of_listing: str) -> Integers:
             return integers(pc.coalesce(column(events, of_window), column(events, of_listing)))
 
-        self.at, self.until = either("window_start", "observed_at"), either("window_end", "observed_at")
-        self.start_offset, self.end_offset = (either(name, "latest_offset") for name in ("start_offset", "end_offset"))
+        self.at, self.until = pick("window_start", "observed_at"), pick("window_end", "observed_at")
+        self.start_offset, self.end_offset = (pick(name, "latest_offset") for name in ("start_offset", "end_offset"))
         self.polled = flags(pc.equal(column(events, "source"), Source.POLL.value))
         self.deleted = flags(column(events, "deleted"))
         self.listed = flags(column(events, "observed_at").is_valid())

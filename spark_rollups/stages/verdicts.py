@@ -245,16 +245,16 @@ def _columns(
 ) -> dict[str, Any]:
     sticked = pa.array(row, pa.int64(), mask=row < 0)
 
-    def of_baseline(name: str) -> pa.Array:
+    def take_baseline(name: str) -> pa.Array:
         return column(baselines, name).take(sticked)
 
-    clocked = pc.if_else(pc.is_valid(of_baseline("log_mean")), sticked, None)
+    clocked = pc.if_else(pc.is_valid(take_baseline("log_mean")), sticked, None)
     return {
         **names.get(number),
         **{name: pa.array(getattr(subjects, name), pa.string()) for name in ("state", "reason", "timestamp_type")},
         **{name: moments(getattr(subjects, name)) for name in ("last_advance", "observed_until", "polled_from")},
         **{name: getattr(subjects, name) for name in ("records_7d", "leader")},
-        **{name: of_baseline(name) for name in _OF_BASELINE},
+        **{name: take_baseline(name) for name in _OF_BASELINE},
         # A profile promises something together with what it is compared with, and nothing without.
         **{name: column(baselines, name).take(clocked) for name in ("profile", "clock_step")},
         **{name: pa.array(getattr(found, name), pa.string()) for name in ("rule", "incident", *_EVIDENCE)},

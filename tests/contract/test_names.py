@@ -112,14 +112,11 @@ OF_OTHERS = frozenset({"on_files", "on_page_markdown", "with_name"})
 def defined() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
     """Every function, method and class of the packages, with its file; no property, which is a column or a fact."""
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        bodies = [ast.parse(path.read_text(encoding="utf-8")).body]
-        while bodies:
-            for node in bodies.pop():
-                if isinstance(node, ast.ClassDef):
-                    bodies.append(node.body)
-                    yield str(path.relative_to(ROOT)), node
-                elif isinstance(node, ast.FunctionDef) and "property" not in ast.dump(ast.Tuple(node.decorator_list)):
-                    yield str(path.relative_to(ROOT)), node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) or (
+                isinstance(node, ast.FunctionDef) and "property" not in ast.dump(ast.Tuple(node.decorator_list))
+            ):
+                yield str(path.relative_to(ROOT)), node
 
 
 def test_no_file_of_the_packages_is_longer_than_the_rule_allows() -> None:

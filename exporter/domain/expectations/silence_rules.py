@@ -111,17 +111,17 @@ class SilenceRules:
         # Within a slot of the last advance nothing has been missed, whatever the score.
         silent, silent_now = until - since > slot, now - since > slot
 
-        def alarming(ticks: Floats, silence: Floats) -> tuple[Flags, Flags]:
+        def judge_ticks(ticks: Floats, silence: Floats) -> tuple[Flags, Flags]:
             score = clocks.score(clock, ticks)
             by_now = (silent & (score > suspect)) | (silence > self.suspect_limit[rows])
             return by_now, (silence >= latest) | (silent & (score > dead))
 
-        by_now = without_drop = alarming(ticks, until - since)
+        by_now = without_drop = judge_ticks(ticks, until - since)
         begin, over = self._dropped(silences, now)
         if len(some := np.flatnonzero(begin < over)):
             in_drop = np.zeros(len(rows))
             in_drop[some] = clocks.ticks(clock[some], np.maximum(start, begin)[some], over[some])
-            without_drop = alarming(ticks - in_drop, until - since - (over - begin))
+            without_drop = judge_ticks(ticks - in_drop, until - since - (over - begin))
         scores.expected_by[at] = dead_from = np.fmin(clocks.passes(clock, start, dead), since + latest)
         _decide(
             at,

@@ -114,27 +114,27 @@ class Verdicts:
         streams, as_of = self._streams, self._as_of
         count, there = len(streams), row >= 0
 
-        def of_baseline(column: NDArray[Any], otherwise: NDArray[Any] | float) -> NDArray[Any]:
+        def take_baseline(column: NDArray[Any], otherwise: NDArray[Any] | float) -> NDArray[Any]:
             if not len(column):
                 return np.broadcast_to(np.asarray(otherwise, column.dtype), (count,)).copy()
             return np.where(there, column[row], otherwise)
 
-        self.slot_seconds = of_baseline(baselines.slot_seconds, BY_HOUR.seconds)
-        self.active_slots = of_baseline(baselines.active_slots, streams.known_slots).astype(np.int64)
-        self.weeks = of_baseline(baselines.weeks, 0).astype(np.int64)
-        self.history_start = of_baseline(baselines.history_start, streams.known_since)
-        self.largest_silence_seconds = of_baseline(baselines.largest_silence, np.nan)
-        self.observed_seconds = of_baseline(baselines.observed, np.nan)
-        self.largest_silence_end = of_baseline(baselines.largest_silence_end, np.nan)
-        self.schedule = of_baseline(baselines.schedule, np.array(None))
+        self.slot_seconds = take_baseline(baselines.slot_seconds, BY_HOUR.seconds)
+        self.active_slots = take_baseline(baselines.active_slots, streams.known_slots).astype(np.int64)
+        self.weeks = take_baseline(baselines.weeks, 0).astype(np.int64)
+        self.history_start = take_baseline(baselines.history_start, streams.known_since)
+        self.largest_silence_seconds = take_baseline(baselines.largest_silence, np.nan)
+        self.observed_seconds = take_baseline(baselines.observed, np.nan)
+        self.largest_silence_end = take_baseline(baselines.largest_silence_end, np.nan)
+        self.schedule = take_baseline(baselines.schedule, np.array(None))
         by_schedule = has_schedule(self.schedule)
         scale = scale_missed(baselines.active_slots.astype(np.float64), baselines.observed, baselines.profile)
-        shown_by = np.where(by_schedule, 1.0, of_baseline(scale, 1.0))
-        self.largest_missed = of_baseline(baselines.largest_missed, np.nan) * shown_by
-        by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
+        shown_by = np.where(by_schedule, 1.0, take_baseline(scale, 1.0))
+        self.largest_missed = take_baseline(baselines.largest_missed, np.nan) * shown_by
+        by_clock = there & (by_schedule | ~np.isnan(take_baseline(baselines.mean, np.nan)))
         suspect_limit, limit = (
-            of_baseline(baselines.suspect_silence, np.nan),
-            of_baseline(baselines.max_silence, np.nan),
+            take_baseline(baselines.suspect_silence, np.nan),
+            take_baseline(baselines.max_silence, np.nan),
         )
         self.rests = _resting(streams, baselines, row)
         excused = extra_seconds_for_rests(longest_usual(suspect_limit, limit), streams.last_advance, self.rests)

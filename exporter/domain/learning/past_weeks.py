@@ -289,7 +289,7 @@ class _ScoredWeeks:
         self.missed = np.full(count, -np.inf)
         self.largest, self.largest_end = np.zeros(count), np.full(count, -np.inf)
 
-        def scored(found: PastSilences, began: Floats, missed_of: Floats | None) -> Floats:
+        def score_silences(found: PastSilences, began: Floats, missed_of: Floats | None) -> Floats:
             stream = place[found.stream]
             left_out = np.clip(week_of(began) - begin, 0, WEEKS - 1)
             clock = stream * WEEKS + left_out
@@ -310,13 +310,13 @@ class _ScoredWeeks:
                 history.make_empty(week),
             )
         )
-        missed = scored(real, real.start, None)
+        missed = score_silences(real, real.start, None)
         silences = np.bincount(place[every.stream], minlength=count)
         self.dispersion = dispersion(place[real.stream], missed, silences, self.rates.mean(-1) * slot.hours)
         self._note_largest(place[every.stream], every.end - every.since, every.end)
         # Silences that last as the week begins count with their length at that time.
         self._note_largest(place[lasting.stream], lasting.end - lasting.since, lasting.end)
-        scored(none, none.end, np.zeros(len(none.stream)))
+        score_silences(none, none.end, np.zeros(len(none.stream)))
         inside = history.inside(week)
         if inside is not None:
             self._score_inside(inside[place >= 0], active, others, step, by_day, slot, begin)

@@ -54,7 +54,7 @@ class Membership:
             np.concatenate([self.in_sync, before.in_sync])[wanted],
         )
 
-    def same_as(self, other: Self) -> bool:
+    def matches(self, other: Self) -> bool:
         """Return whether every partition, leader and replica is the same."""
         return self.layout == other.layout and all(
             np.array_equal(getattr(self, name), getattr(other, name))
@@ -210,4 +210,4 @@ def is_unchanged(before: Metadata, now: Metadata) -> bool:
     """Return whether the metadata of a cluster is the same as before."""
     return replace(before, membership=NO_PARTITIONS) == replace(
         now, membership=NO_PARTITIONS
-    ) and before.membership.same_as(now.membership)
+    ) and before.membership.matches(now.membership)

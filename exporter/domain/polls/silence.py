@@ -117,7 +117,7 @@ def unite_by_topic(silences: Silences, layout: Layout) -> Silences:
     every partition was read. There is none where no partition was ever read.
     """
 
-    def any_of(flags: Flags) -> Flags:
+    def reduce_by_topic(flags: Flags) -> Flags:
         return layout.reduce(np.logical_or, flags, otherwise=False)
 
     def latest(moments: Floats) -> Floats:
@@ -126,11 +126,11 @@ def unite_by_topic(silences: Silences, layout: Layout) -> Silences:
     def count(polls: NDArray[np.int64]) -> NDArray[np.int64]:
         return layout.reduce(np.add, np.where(silences.there, polls, 0), 0)
 
-    there = any_of(silences.there)
+    there = reduce_by_topic(silences.there)
     moves = silences.there & silences.advanced
-    moving = np.where(any_of(moves)[layout.topic], moves, silences.there)
+    moving = np.where(reduce_by_topic(moves)[layout.topic], moves, silences.there)
     since = latest(np.where(moving, silences.since, -np.inf))
-    known = any_of(moving & (silences.since == since[layout.topic]) & silences.known)
+    known = reduce_by_topic(moving & (silences.since == since[layout.topic]) & silences.known)
     read_until = layout.reduce(np.minimum, np.where(silences.there, silences.until, -np.inf), -np.inf)
     began = np.where(silences.known, silences.since, silences.not_before)
     not_before = latest(np.where(moving & ~np.isnan(began), began, -np.inf))
@@ -139,8 +139,8 @@ def unite_by_topic(silences: Silences, layout: Layout) -> Silences:
         since=np.where(there, since, 0.0),
         until=np.where(there, np.maximum(since, read_until), 0.0),
         known=known,
-        advanced=any_of(moves),
-        settling=any_of(moving & silences.settling),
+        advanced=reduce_by_topic(moves),
+        settling=reduce_by_topic(moving & silences.settling),
         polls_good=count(silences.polls_good),
         polls_missed=count(silences.polls_missed),
         not_before=np.where(known | (not_before == -np.inf), np.nan, not_before),
