@@ -59,27 +59,20 @@ _COMMON: dict[str, object] = {
 _MOMENTS = ("as_of", "last_advance", "polled_from", "history_start", "largest_silence_end")
 
 
-def _explaining(row: Expectation) -> Mapping[str, Any]:
-    """Return what a rollup publishes beside an expectation of a stream that is silent until its moment."""
-    last = row.last_advance
-    silence = None if last is None else Silence(last, max(last, row.as_of), known=True)
-    facts = facts_of(row, silence, row.as_of)
-    moments = {"observed_until": facts.observed_until, "suspect_from": facts.suspect_from}
-    moments["expected_by"] = facts.expected_by
-    found = {name: None if at is None else datetime.fromtimestamp(at, UTC) for name, at in moments.items()}
-    return {**found, "missed_slots": facts.missed_slots, "silence_score": facts.silence_score}
-
-
 def publish(history: Path, *rows: Expectation) -> None:
+    """Write expectations as the rollup does, as of the first row's moment; each stream is silent until its moment."""
     target = history / "published" / "expectations-1"
     target.mkdir(parents=True, exist_ok=True)
     records: list[Mapping[str, Any]] = []
     for row in rows:
-        times = {
-            name: None if at is None else datetime.fromtimestamp(at, UTC)
-            for name, at in ((name, getattr(row, name)) for name in _MOMENTS)
-        }
-        records.append({**asdict(row), **times, **_explaining(row), "schema_version": 1})
+        last = row.last_advance
+        silence = None if last is None else Silence(last, max(last, row.as_of), known=True)
+        facts = facts_of(row, silence, row.as_of)
+        times = {name: getattr(row, name) for name in _MOMENTS}
+        times |= {name: getattr(facts, name) for name in ("observed_until", "suspect_from", "expected_by")}
+        moments = {name: None if at is None else datetime.fromtimestamp(at, UTC) for name, at in times.items()}
+        score = {"missed_slots": facts.missed_slots, "silence_score": facts.silence_score}
+        records.append({**asdict(row), **moments, **score, "schema_version": 1})
     schema = to_arrow_schema(EXPECTATIONS, timezone="UTC")
     pq.write_table(pa.Table.from_pylist(records, schema), target / "part-0.parquet")
     point_to(target, rows[0].as_of if rows else MONDAY)

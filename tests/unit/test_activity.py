@@ -150,7 +150,6 @@ LATER = SEEN._replace(latest=14)
 def test_what_end_offsets_tell_of_advances(
     polls: list[tuple[Sighting, float] | None], expected: tuple[float | None, ...]
 ) -> None:
-    """A larger one is an advance and carries the records gained; an equal one before and after a gap is silence."""
     row = OneRow()
     seen = [row.unread() if polled is None else row.observe(polled[0], None, at=polled[1]) for polled in polls]
     assert tuple(getattr(seen[-1], name) for name in OF_POLLS) == expected
@@ -177,7 +176,6 @@ def test_a_partition_that_starts_over_forgets_what_it_was() -> None:
     ],
 )
 def test_max_timestamp_is_asked_again_only_after_a_move(moved: Sighting) -> None:
-    """A good answer holds while end offset, log start, leader, epoch and topic id stay as they were."""
     row = OneRow()
     assert row.asks_about(SEEN)
     row.observe(SEEN, Answer(9, 90.0), at=100.0)

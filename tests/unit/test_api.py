@@ -49,8 +49,6 @@ def items(client: httpx.Client, path: str, **given: Any) -> list[dict[str, Any]]
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=OPERATIONS)
 def test_every_answer_is_as_the_document_says(operation: str, server: WebServer) -> None:
-    """Whatever is asked, well or badly: a status code, content type and body that the OpenAPI document allows."""
-
     @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
     @given(OPERATIONS[operation].as_strategy())
     def ask(case: Any) -> None:

@@ -31,7 +31,6 @@ def test_what_cannot_be_asked_is_named(given: list[str], message: str, capsys: p
 
 @pytest.fixture(scope="module")
 def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A server that asks for a client certificate and a password, and a folder with what a client needs."""
     folder, ca = tmp_path_factory.mktemp("protected"), trustme.CA()
     ca.cert_pem.write_to_path(folder / "ca.crt")
     for name, host in (("server", "localhost"), ("client", "ops")):

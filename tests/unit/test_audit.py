@@ -54,10 +54,6 @@ def topics(*rows: dict[str, Any]) -> AuditTopics:
     return made
 
 
-def what(**row: Any) -> Liveness:
-    return LIVENESS[int(classify(topics(row), NOW)[0])]
-
-
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
@@ -78,7 +74,7 @@ def what(**row: Any) -> Liveness:
     ],
 )
 def test_each_topic_is_one_thing(row: dict[str, Any], expected: Liveness) -> None:
-    assert what(**row) is expected
+    assert LIVENESS[int(classify(topics(row), NOW)[0])] is expected
 
 
 def test_a_silence_that_was_as_long_before_is_no_alarm() -> None:

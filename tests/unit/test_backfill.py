@@ -58,7 +58,6 @@ def test_a_future_record_hides_the_hours_after_it() -> None:
 
 
 def test_a_future_record_in_the_hour_of_the_cutoff_or_before_all_others_hides_what_is_known_there() -> None:
-    """In one window without times; a producer's clock 50 s ahead is no future, and its window ends at the cutoff."""
     for times, window in (
         ([450.2 * HOUR, 500.1 * HOUR, 9000 * HOUR], (500, NOW / HOUR, 2, None, None)),
         ([9000 * HOUR, 450 * HOUR], (400, NOW / HOUR, 2, None, None)),

@@ -38,7 +38,6 @@ Fill = Callable[..., tuple[ExitCode, str]]
 
 @pytest.fixture
 def fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fill:
-    """Back-fills topics with records so many hours ago; returns the exit code and the last lines."""
     cluster = {"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}
     settings = Settings.model_validate({"clusters": [cluster], "history": {"folder": tmp_path}, "exporter": "e"})
 

@@ -48,7 +48,6 @@ def silences(
 
 
 def drawn(topics: int, weeks: int, *, scale: float = 0.5, kind: str = TOPIC) -> Unusual:
-    """A fleet whose weekly maxima are drawn from one distribution, week by week."""
     rng = np.random.default_rng(7)
     rows = []
     for week in range(NOW - weeks, NOW):

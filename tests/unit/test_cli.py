@@ -20,7 +20,6 @@ from tests.integration.serving import Exporter
 from tests.programs import Call
 from tests.waiting import until
 
-Ended = subprocess.CompletedProcess[str]
 COMMAND = [sys.executable, "-m", "exporter"]
 NOWHERE = "127.0.0.1:1"
 """Nobody listens here."""
@@ -39,7 +38,9 @@ def environment(**more: str) -> dict[str, str]:
     return {**inherited, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
 
 
-def ran(folder: Path, *command: str | Path, environ: Mapping[str, str] | None = None, **options: Any) -> Ended:
+def ran(
+    folder: Path, *command: str | Path, environ: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.run(
         command, check=False, cwd=folder, env=environment(**environ or {}), text=True, timeout=60, **given
@@ -221,17 +222,14 @@ def test_rollup_without_spark_names_the_extra(
     ) in capfd.readouterr().err
 
 
-SUBJECTS = {"explain": ["orders"], "offsets": ["--time", "latest"]}
-"""Arguments without which a command does not begin."""
-
-
 @pytest.mark.parametrize("command", topic_liveness.commands)
 def test_a_configuration_that_cannot_be_used_ends_with_2(
     tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("prod.yaml").write_text(BAD)
-    assert run([command, *SUBJECTS.get(command, []), "--config", "prod.yaml"]) == 2
+    needed = {"explain": ["orders"], "offsets": ["--time", "latest"]}.get(command, [])
+    assert run([command, *needed, "--config", "prod.yaml"]) == 2
     shown = capfd.readouterr()
     assert "poll.interval must be at least 5s, got '2s' (from prod.yaml:4)" in shown.err + shown.out
 

@@ -69,7 +69,6 @@ def alarms(moments: np.ndarray, first: float, last: float, slot: float) -> int:
 @pytest.mark.parametrize("month", [3, 10])
 @pytest.mark.parametrize("zone", ZONES)
 def test_office_topics_in_slots_of_five_minutes_live_when_the_clocks_change(zone: str, month: int) -> None:
-    """From the week of the change to the fourth after it: six topics by the time of each of three zones."""
     change = next(day for day in changes(zone, range(2026, 2027)) if day.month >= month)
     monday = datetime(change.year, change.month, change.day, tzinfo=UTC) + DAY_
     first = monday - timedelta(weeks=WEEKS_BEFORE)

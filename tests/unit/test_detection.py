@@ -122,7 +122,6 @@ def test_by_the_traffic_clock_nights_and_weekends_do_not_count(since: float, unt
 
 
 def test_expected_by_skips_the_weekend() -> None:
-    """The last advance on Friday at 17:30 promises the next by Monday 8:00 and 7.39 office hours."""
     since = MONDAY + 4 * DAY + 17.5 * HOUR
     judgement = judge(Silence(since, since + HOUR, known=True), OFFICE, now=since + HOUR)
     assert judgement.expected_by == pytest.approx(MONDAY + 7 * DAY + (8 + 7.389056) * HOUR, abs=1.0)

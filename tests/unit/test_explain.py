@@ -113,7 +113,6 @@ def test_a_topic_and_a_partition_are_explained_as_in_the_golden_file(
 def test_expectations_of_another_time_are_shown_and_called_stale(
     ahead: float, max_age: str, published: str, stale: str, tmp_path: Path
 ) -> None:
-    """Past their age, or dated by a rollup under a wrong clock: the verdict is as published, with a line of why."""
     publish(tmp_path, replace(office(0, 4), as_of=NOW + ahead))
     text = explained(tmp_path, "orders:0", expectations={"max_age": max_age})
     assert "verdict       quiet" in text
@@ -176,9 +175,6 @@ AHEAD = Group(
 )
 
 
-LEFT = replace(SEEN["etl"], assigned=frozenset())
-
-
 def test_the_consumer_groups_of_a_topic_are_named_as_in_the_golden_file(golden: Callable[[str, str], None]) -> None:
     """Those furthest behind come first; "no consumer group" is shown only where none can be missing.
 
@@ -189,7 +185,7 @@ def test_the_consumer_groups_of_a_topic_are_named_as_in_the_golden_file(golden: 
         ({"billing": SEEN["billing"]}, {}),
         ({"etl": SEEN["etl"]}, {"all_visible": False}),
         ({"etl": SEEN["etl"]}, {"all_visible": None, "failures": {Reason.TIMED_OUT: 3}}),
-        ({"etl": LEFT, "ahead": AHEAD}, {}),
+        ({"etl": replace(SEEN["etl"], assigned=frozenset()), "ahead": AHEAD}, {}),
         ({}, {"others": frozenset({"sharing", "who"})}),
         ({}, {}),
         ({}, {"others": None}),

@@ -23,8 +23,6 @@ from tests.unit.expectations import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
 
 NOW = MONDAY + DAY
-PLACES = {"orders": "orders", "orders:1": "orders/1"}
-"""What the command is asked for, and the path of the API."""
 
 
 def scene(
@@ -33,7 +31,6 @@ def scene(
     monkeypatch: pytest.MonkeyPatch,
     source: TableSource | None = None,
 ) -> Monitor:
-    """Topics whose partitions are silent for so long, polled by an exporter; partition n is led by broker n."""
     source, rows = TableSource() if source is None else source, list[Expectation]()
     for topic, hours in silent_hours.items():
         source.owners[topic] = "team-a"
@@ -80,7 +77,7 @@ def test_both_say_by_which_incident_a_topic_and_its_partitions_are_held(
     monitor = scene(tmp_path, {"orders": (6, 90), **others}, monkeypatch)
     found = []
     with asked(monitor) as url:
-        for subject, path in PLACES.items():
+        for subject, path in (("orders", "orders"), ("orders:1", "orders/1")):
             found.append(get(f"{url}/api/v1/explain/prod/{path}", timeout=20).json())
             assert run(["explain", subject, "--format", "json", "--url", url]) == 0
             assert json.loads(capsys.readouterr().out) == found[-1]

@@ -49,7 +49,6 @@ def test_durations_times_sizes_and_counts_are_written_as_people_read_them(writte
 
 @given(st.floats(0.0, 400.0 * DAY))
 def test_a_largest_duration_is_exact_to_the_unit_that_it_prints(seconds: float) -> None:
-    """It is never shorter than the value, and never longer by a whole unit of those it prints."""
     written = duration_at_most(seconds)
     units = {"d": DAY, "h": HOUR, "min": 60, "s": 1}
     words = written.split()

@@ -84,9 +84,6 @@ def test_series_are_withdrawn_when_sweeps_stop() -> None:
     assert 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"} 1.0' in text
 
 
-UNLISTED = {Reason.TIMED_OUT: 1, Reason.NO_COORDINATOR: 17}
-
-
 def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock = ManualClock()
@@ -95,7 +92,8 @@ def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixtur
     assert 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"} 0.0\n' in none_good.metrics().decode()
     caplog.clear()
     monitor = monitor_of(clock)
-    partial = replace(SWEEP, failures={Reason.UNAUTHORIZED: 2}, unlisted=UNLISTED, taken_at=1_000_060.0)
+    unlisted = {Reason.TIMED_OUT: 1, Reason.NO_COORDINATOR: 17}
+    partial = replace(SWEEP, failures={Reason.UNAUTHORIZED: 2}, unlisted=unlisted, taken_at=1_000_060.0)
     failed = replace(SWEEP, read=0, reason=Reason.CLUSTER_UNREACHABLE, problem="no broker answers")
     for sweep in (SWEEP, partial, partial):
         monitor.take_sweep(sweep)
@@ -128,7 +126,6 @@ def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixtur
 
 
 def test_groups_that_do_not_read_a_topic_and_groups_of_other_types_leave_no_count() -> None:
-    """A group that left has a 0, one whose assignment is unknown no series; one of another type may read any topic."""
     places = {A: GroupPartition(40, 5, 0)}
     sweep = sweep_of("prod", {"billing": Group(GroupState.STABLE, 1, places)})
     left = shown(sweep)

@@ -84,7 +84,6 @@ def assessed(silent: int, living: int, hours: float, **more: int) -> Assessment:
 def test_more_than_five_and_four_percent_silent_together_are_one_incident(
     silent: int, living: int, expected: Verdict
 ) -> None:
-    """Both bounds count: five of ten are deaths, six of a hundred an incident, nine of 225 deaths again."""
     assessment = assessed(silent, living, 20.5)
     assert verdicts(assessment) == {expected}
     assert assessment.held_topics == (silent if expected is Verdict.HELD else 0)
@@ -162,7 +161,6 @@ def test_on_a_holiday_topics_are_held_that_fell_silent_one_after_the_other(
 
 
 def test_topics_without_a_promise_and_overridden_ones_make_no_incident() -> None:
-    """Only what is promised something can break it; what the configuration decides is not held."""
     snapshot, promises = fleet(20, 80, hours=20.5)
     learning = set_of(
         replace(row, profile=None) if row.topic.startswith("silent-") else row for row in rows_of(promises.table)

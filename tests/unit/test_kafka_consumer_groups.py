@@ -20,7 +20,6 @@ CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSU
 
 
 def described(state: ConsumerGroupState, kind: object = CLASSIC, *assigned: str) -> object:
-    """A group as librdkafka describes it; each topic is assigned to a member of its own."""
     given = [SimpleNamespace(topic_partitions=[Raw(topic, 0)]) for topic in assigned]
     members = [SimpleNamespace(assignment=each, target_assignment=None) for each in given]
     return SimpleNamespace(state=state, type=kind, members=members)

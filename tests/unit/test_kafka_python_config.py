@@ -28,7 +28,6 @@ def test_a_password_under_either_spelling(name: str) -> None:
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER", None])
 def test_a_mechanism_without_a_counterpart_is_refused(mechanism: str | None) -> None:
-    """It is named with those that there are; without one librdkafka means GSSAPI."""
     login = {"security.protocol": "SASL_SSL"} | ({"sasl.mechanism": mechanism} if mechanism else {})
     with pytest.raises(ValueError, match=rf"sasl\.mechanism {mechanism or 'GSSAPI'} .* one of PLAIN, SCRAM"):
         translate({**SERVERS, **login})
