@@ -20,6 +20,7 @@ import click
 from pyspark.sql import SparkSession
 
 from exporter.domain.exit_codes import ExitCode
+from exporter.domain.formatting import iso_of
 from exporter.domain.history.retention import KEPT_DAYS, LEAST_DAYS
 from exporter.domain.history.retention import retention_days as days_of_tables
 from exporter.domain.learning.rest_days import Calendar
@@ -36,7 +37,7 @@ from spark_rollups.options import (
     Zone,
 )
 from spark_rollups.progress import Progress
-from spark_rollups.report.write import write_report
+from spark_rollups.report.write import HTML, JSON, MARKDOWN, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.spark.failures import (
     KnownError,
@@ -199,10 +200,10 @@ def report(
 
 def _report(progress: Progress, tables: Tables, **options: Any) -> None:
     with progress.stage("report") as details:
-        paths = write_report(tables, **options)
-        details.append(f"as of {_text(paths.as_of)}")
-    for path in (paths.html, paths.markdown, paths.json):
-        click.echo(path)
+        as_of, folder = write_report(tables, **options)
+        details.append(f"as of {iso_of(as_of)}")
+    for name in (HTML, MARKDOWN, JSON):
+        click.echo(folder / name)
 
 
 @contextmanager
@@ -316,10 +317,6 @@ def _ending_well(history: Location, name: str, progress: Progress) -> Iterator[N
             file.writelines(traceback.format_exception(error))
         click.echo(f"Error: {progress.at}: {shorten_error(error)}; details in {log}. {next_step(error)}", err=True)
         sys.exit(ExitCode.FOUND)
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 if __name__ == "__main__":

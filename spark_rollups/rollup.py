@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from exporter.domain.formatting import iso_of
 from exporter.domain.learning.baselines import WEEKS
 from exporter.domain.learning.baselines_of_streams import weeks_with_baselines
 from exporter.domain.learning.pauses import RECENT_DAYS
@@ -135,10 +136,10 @@ class _Run:
         found = [self._tables.read(table).agg(F.max(F.unix_micros(at))).collect()[0][0] for table, at in moments]
         newest = max((one for one in found if one is not None), default=0)
         if newest > self._moment.timestamp() * 1e6:
+            given, known = iso_of(self._moment), iso_of(datetime.fromtimestamp(newest / 1e6, UTC))
             raise click.UsageError(
-                f"--as-of must not lie before the newest row of the history, which is of "
-                f"{_text(datetime.fromtimestamp(newest / 1e6, UTC))}, got {_text(self._moment)}: leave it out, or see "
-                f"what was judged then by `topic-liveness report --as-of {_text(self._moment)}`"
+                f"--as-of must not lie before the newest row of the history, which is of {known}, got {given}: leave "
+                f"it out, or see what was judged then by `topic-liveness report --as-of {given}`"
             )
 
     def _streams(self, since: date | None) -> DataFrame:
@@ -181,7 +182,7 @@ class _Run:
             rows = compute_once(judge(self._tables, streams, self._moment, rule, self._shards))
             self._tables.put_as_of("verdicts", merge_parts(rows, self._shards), self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
-            details.append(f"as of {_text(self._moment)}")
+            details.append(f"as of {iso_of(self._moment)}")
             details.extend(f"{row['count']} {row['verdict']}" for row in tally)
             if not tally:
                 details.append("nothing to judge: the history lists no partition at that moment")
@@ -275,7 +276,3 @@ def judge(
     if not tables.exists("relations"):
         return rows
     return add_relations(rows, relations_at(tables.read("relations"), as_of))
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -2,20 +2,30 @@
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
+
 from exporter.backfill.audit import AuditReader
 from exporter.clock import SystemClock
-from exporter.collectors.readers_and_sizes import read_readers, read_sizes
+from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.log_sizes import ask_brokers
 from exporter.commands.audit_formats import Audit, write_as
 from exporter.commands.options import narrow_topics
+from exporter.domain.arrays import Floats
 from exporter.domain.exit_codes import ExitCode
+from exporter.domain.formatting import list_some
 from exporter.domain.judging.audit import URGENT, AuditTopics, Liveness, TopicRelations
 from exporter.domain.judging.audit_wording import Record, make_records
+from exporter.domain.polls.inspections import sizes_of
+from exporter.domain.polls.metadata import Metadata
+from exporter.domain.polls.readings import ANSWERED, Reason
+from exporter.domain.polls.table import Snapshot, Table
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory.sources import make_backfill_source, make_kafka_python_client
 from exporter.kafka.process import LOG_SIZES, RemoteClient
@@ -133,10 +143,10 @@ class _ClusterAudit:
         return [self._reader.topics(self._relations, errors=errors, in_scope=self._in_scope)]
 
     def _read_relations(self, source: RemoteClient, reader: AuditReader) -> None:
-        self._relations = read_readers(source, reader.metadata, self._clock)
+        self._relations = _read_readers(source, reader.metadata, self._clock)
         try:
             with make_kafka_python_client(LOG_SIZES, self._cluster, self._settings) as client:
-                sizes, why = read_sizes(client, reader.metadata, self._clock)
+                sizes, why = _read_sizes(client, reader.metadata, self._clock)
             self._relations = replace(self._relations, bytes=sizes)
         except SourceError as error:
             why = error.detail
@@ -183,3 +193,49 @@ def _place_silence(record: Record) -> float:
 
 
 _URGENCY = {what: place for place, what in enumerate(Liveness)}
+
+
+def _read_readers(source: RemoteClient, metadata: Metadata, clock: Clock) -> TopicRelations:
+    """Sweep all consumer groups once, for their assignments and committed offsets. Raises no Kafka error."""
+    watch = GroupWatch("", clock, source, interval=math.inf)
+    # A table without leaders: lags are not wanted, and no end of a log is looked up.
+    table = Table.empty(metadata.membership.layout)
+    watch.accept(Snapshot("", clock.now(), clock.monotonic(), 0.0, metadata, table, {}, {}))
+    sweep = watch.sweep()
+    if sweep.reason is not None:
+        return TopicRelations(problems=(f"consumer groups are not known: {sweep.problem}",))
+    positions, names = sweep.positions, sweep.positions.rows.names
+    assigned, committed = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for name, topics in zip(names, positions.assigned, strict=True):
+        for topic in topics:
+            assigned[topic].add(name)
+    rows, _ = positions.rows.group_by_topic()
+    for group, number in zip(rows.group.tolist(), rows.partition.tolist(), strict=True):
+        committed[rows.layout.topics[number]].add(names[group])
+    failed = {*sweep.failures, *sweep.unlisted}
+    if names and not sweep.all_visible:
+        failed.add(Reason.UNAUTHORIZED)
+    unclear = [names[group] for group in np.flatnonzero(~positions.settled & (positions.undescribed == ANSWERED))]
+    others = ["perhaps others"] if sweep.others is None else sorted(sweep.others)
+    why = [f"some consumer groups are not known: {', '.join(sorted(failed))}"] if failed else []
+    if unclear:
+        why.append(f"groups that rebalance do not say what they read: {list_some(unclear)}")
+    if others:
+        why.append(f"share and streams groups do not say what they read: {list_some(others)}")
+    return TopicRelations(
+        {topic: tuple(sorted(names)) for topic, names in assigned.items()},
+        {topic: tuple(sorted(names - assigned[topic])) for topic, names in committed.items()},
+        not why,
+        problems=tuple(why),
+    )
+
+
+def _read_sizes(client: RemoteClient, metadata: Metadata, clock: Clock) -> tuple[Floats, str | None]:
+    """Return the bytes of all replicas of each topic, NaN where not all are known, and why some are unknown.
+
+    Raises SourceError where it cannot connect, or its process ends.
+    """
+    brokers = dict(ask_brokers(client, metadata, clock, {}))
+    disk = sizes_of(metadata, brokers).disk_bytes_of_topics
+    reasons = {str(logs.sizes.missing) for logs in brokers.values() if not logs.sizes.log.known.all()}
+    return np.where(disk.known, disk.value, np.nan), ", ".join(sorted(reasons)) or None

@@ -70,6 +70,11 @@ def iso(at: float) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def iso_of(at: datetime) -> str:
+    """Return a moment in ISO 8601, in UTC and as exact as it is: ``2026-11-22T03:08:00Z``."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def size(count: int) -> str:
     """Return bytes as ``3.4 GiB`` or ``512 B``."""
     for unit, length in _SIZES:

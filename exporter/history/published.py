@@ -35,8 +35,7 @@ from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation
 from exporter.history.tables import ForeignFileError, read_whole
 from exporter.storage.checksums import checksum_of, checksums_below
-from exporter.storage.files import FileInfo, Location, files_below, resolve_for_pyarrow
-from exporter.storage.storage_errors import raise_os_errors
+from exporter.storage.files import FileInfo, Location, files_below, raise_os_errors, resolve_for_pyarrow
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,8 @@ from exporter.domain.replicas.comparison import (
     Comparison,
     ReplicaState,
 )
+from exporter.history.inventory import AGAIN_SECONDS
 from exporter.history.tables import table_of
-
-AGAIN_SECONDS = 86_400.0
-"""Unchanged rows are written again after this time."""
 
 NAMED_READERS = 20
 """Consumer groups of a topic whose names are kept; all are counted."""

@@ -36,8 +36,8 @@ _STARTS_OR_ENDS_WITHIN = 30.0
 """Seconds that a new process gets in addition to those of its first call, and a client to close."""
 
 OFFSETS = "exporter.kafka.source:KafkaSource"
-TIERS = "exporter.kafka.tiered_offsets:TierClient"
-LOG_SIZES = "exporter.kafka.log_dirs:LogDirsClient"
+TIERS = "exporter.kafka.tiers_and_sizes:TierClient"
+LOG_SIZES = "exporter.kafka.tiers_and_sizes:LogDirsClient"
 """Kinds of clients, by where they are defined."""
 
 EARLIEST_LOCAL = "earliest-local"

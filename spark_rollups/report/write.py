@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
@@ -19,21 +19,12 @@ from spark_rollups.stages.publish import latest
 from spark_rollups.store.tables import Tables
 
 HTML, MARKDOWN, JSON = "liveness.html", "liveness.md", "liveness.json"
+"""The forms of a report."""
 OWNERS = "owners"
 """The folder of the pages of owners."""
 
 _PAGE = re.compile(r".*\.(html|md)")
 _OF_OWNERS = ("of_owner", "owner", "page")
-
-
-@dataclass(frozen=True, slots=True)
-class ReportPaths:
-    """The files of one report in its three forms, and its moment. Pages of owners are in the same folder."""
-
-    as_of: datetime
-    html: Location
-    markdown: Location
-    json: Location
 
 
 def write_report(
@@ -44,8 +35,10 @@ def write_report(
     asked_for: datetime | None = None,
     zone: tzinfo = UTC,
     links: Links = NO_LINKS,
-) -> ReportPaths:
+) -> tuple[datetime, Location]:
     """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest), with moments in ``zone``.
+
+    Return the moment of these verdicts, and the folder.
 
     The newest are those of no clock that was ahead: as of now, or of an hour later at most. Where the verdicts are much
     older than ``asked_for`` (None: ``as_of``), a warning says that the rollup may have stopped.
@@ -70,7 +63,7 @@ def write_report(
         raise KnownError(
             f"cannot write the report to {folder}: {error.strerror}; name a writable folder with --output"
         ) from error
-    return ReportPaths(facts.as_of, folder / HTML, folder / MARKDOWN, folder / JSON)
+    return facts.as_of, folder
 
 
 def write_files(report: Report, folder: Location) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from exporter.domain.formatting import iso_of
 from exporter.domain.history.rows import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.scoring.calibration import Calibration
 from exporter.domain.scoring.thresholds import PastAlarms
@@ -66,8 +67,8 @@ def publish(
         sync(folder)
     pointer: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
-        "as_of": _text(as_of),
-        "published_at": _text(published_at),
+        "as_of": iso_of(as_of),
+        "published_at": iso_of(published_at),
         "expectations": name,
         "files": checksums_below(made),
         "rows": count,
@@ -119,7 +120,3 @@ def _clear_old(folder: Location, keep: str) -> None:
     for _, name in published[:-KEPT_SETS]:
         if name != keep:
             delete_folder(folder / name)
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

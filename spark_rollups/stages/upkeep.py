@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
+from exporter.domain.formatting import iso_of
 from exporter.domain.history.retention import retention_days
 from spark_rollups.spool.spool_files import AHEAD
 from spark_rollups.stages.learning import week_of
@@ -53,15 +54,13 @@ def clock_ahead(tables: Tables, moment: datetime) -> str | None:
     newest = tables.read("coverage").agg(F.max(F.unix_micros("window_end"))).collect()[0][0]
     if newest is not None and moment.timestamp() <= newest / 1e6 + AHEAD.total_seconds():
         return None
-    until = "there is no history" if newest is None else f"the history ends at {_text(newest / 1e6)}"
+    until = "there is no history"
+    if newest is not None:
+        until = f"the history ends at {iso_of(datetime.fromtimestamp(newest // 1_000_000, UTC))}"
     return (
-        f"nothing deleted: it is {_text(moment.timestamp())} by the clock of this host, and {until}. "
+        f"nothing deleted: it is {iso_of(moment)} by the clock of this host, and {until}. "
         "Set the clock; if it is right, let `topic-liveness serve` run"
     )
-
-
-def _text(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def note(tables: Tables, moment: datetime) -> None:

@@ -14,8 +14,8 @@ from exporter.domain.polls.readings import Reason, TopicPartition
 from exporter.domain.polls.table import Snapshot
 from exporter.factory.clusters import make_inspector
 from exporter.factory.sources import make_poll_source
-from exporter.kafka.log_dirs import LogDirsClient
 from exporter.kafka.process import LOG_DIRS
+from exporter.kafka.tiers_and_sizes import LogDirsClient
 from exporter.settings.schema import Settings
 from tests.demo.broker import KAFKA_VERSION, Broker
 from tests.integration.kafka import DAY_AGO, Kafka

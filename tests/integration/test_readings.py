@@ -12,7 +12,7 @@ from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import END_OF_TIME, Reason, State, TopicPartition
 from exporter.domain.ports import METADATA_SECONDS
 from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.kafka.tiered_offsets import TierClient
+from exporter.kafka.tiers_and_sizes import TierClient
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen, watching
 from tests.lookup_answers import Answer

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.kafka.process import EARLIEST_LOCAL
-from exporter.kafka.tiered_offsets import TierClient
+from exporter.kafka.tiers_and_sizes import TierClient
 from tests.groups import groups_of
 from tests.integration.secured import (
     DAY_AGO,

@@ -18,7 +18,7 @@ from exporter.domain.verdicts import TopicOverride, Verdict
 from exporter.history.recorder import History
 from exporter.history.spool import Spool
 from exporter.kafka.process import EARLIEST_LOCAL
-from exporter.kafka.tiered_offsets import TierClient
+from exporter.kafka.tiers_and_sizes import TierClient
 from exporter.metrics.self_metrics import SelfMetrics
 from tests.groups import GroupPartition, groups_of
 from tests.integration.conftest import NEWEST

@@ -15,7 +15,7 @@ from exporter.app import once
 from exporter.domain.polls.readings import TopicPartition
 from exporter.java import java
 from exporter.kafka.process import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.kafka.tiered_offsets import TierClient
+from exporter.kafka.tiers_and_sizes import TierClient
 from exporter.settings.schema import Settings
 from tests.demo.broker import KAFKA_VERSION, Broker
 from tests.integration.test_offsets import ours, shell

@@ -23,7 +23,7 @@ from exporter.commands.backfill import backfill
 from exporter.domain.verdicts import Verdict
 from exporter.settings.load import load_settings
 from spark_rollups.progress import Progress
-from spark_rollups.report.write import write_report
+from spark_rollups.report.write import JSON, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.bench.audit import sections_of
 from tests.dead_and_living import DEAD, LIVING, write_fleet
@@ -114,7 +114,7 @@ def served(
         output.getvalue()
     )
     tables = run_rollup(spark, exporter.history, RollupRequest(), Progress())
-    report = write_report(tables, as_of=None).json
+    report = write_report(tables, as_of=None)[1] / JSON
     with serving(folder) as exporter:
         found = Served(exporter, first, json.loads(Path(str(report)).read_text()), workbench)
         until(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from exporter.storage.files import Location, open_file
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.model import ClusterCoverage
-from spark_rollups.report.write import ReportPaths, write_report
+from spark_rollups.report.write import HTML, JSON, MARKDOWN, write_report
 from spark_rollups.spark.failures import KnownError
 from spark_rollups.store.tables import Tables
 from tests.spark.report_story import (
@@ -44,7 +44,7 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="module")
-def reported(spark: SparkSession, history: Path) -> ReportPaths:
+def reported(spark: SparkSession, history: Path) -> tuple[datetime, Location]:
     return write_report(Tables(spark, history), as_of=None)
 
 
@@ -53,19 +53,17 @@ def text(path: Location) -> str:
         return file.read().decode()
 
 
-def topics(paths: ReportPaths) -> dict[str, list[str]]:
+def topics(folder: Location) -> dict[str, list[str]]:
     """Section -> topics, as the JSON has them; sections without one are left out."""
-    sections = json.loads(text(paths.json))["sections"]
+    sections = json.loads(text(folder / JSON))["sections"]
     return {each["key"]: [entry["topic"] for entry in each["entries"]] for each in sections if each["entries"]}
 
 
 def test_the_story_is_reported_as_in_the_golden_files(
-    history: Path, reported: ReportPaths, golden: Callable[[str, str], None]
+    history: Path, reported: tuple[datetime, Location], golden: Callable[[str, str], None]
 ) -> None:
-    paths = reported
-    assert paths.as_of == AS_OF
-    assert paths.html == history / "published" / "reports" / "2026-03-03" / "liveness.html"
-    folder = paths.html.parent
+    folder = history / "published" / "reports" / "2026-03-03"
+    assert reported == (AS_OF, folder)
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*")) == [
         "liveness.html",
         "liveness.json",
@@ -77,9 +75,9 @@ def test_the_story_is_reported_as_in_the_golden_files(
         "owners/web-shop.2d4924a9ec7a.html",
         "owners/web-shop.2d4924a9ec7a.md",
     ]
-    golden("report.html", text(paths.html))
-    golden("report.md", text(paths.markdown))
-    golden("report.json", json.dumps(json.loads(text(paths.json)), indent=1) + "\n")
+    golden("report.html", text(folder / HTML))
+    golden("report.md", text(folder / MARKDOWN))
+    golden("report.json", json.dumps(json.loads(text(folder / JSON)), indent=1) + "\n")
     golden("report-team-payments.html", text(folder / "owners" / "team-payments.html"))
 
 
@@ -87,10 +85,10 @@ def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(
     spark: SparkSession, history: Path, tmp_path: Path
 ) -> None:
     """The newest verdicts at or before the moment count, and their age is shown when it is over 36 hours."""
-    paths = write_report(Tables(spark, history), as_of=WEEK_AGO + 2 * DAY, output=tmp_path)
-    assert paths.as_of == WEEK_AGO
-    assert topics(paths)["still-dead"] == ["invoices-eu"]
-    assert "are 2 d older: has the rollup stopped?" in text(paths.markdown)
+    as_of, folder = write_report(Tables(spark, history), as_of=WEEK_AGO + 2 * DAY, output=tmp_path)
+    assert as_of == WEEK_AGO
+    assert topics(folder)["still-dead"] == ["invoices-eu"]
+    assert "are 2 d older: has the rollup stopped?" in text(folder / MARKDOWN)
 
 
 def test_a_report_of_the_newest_verdicts_tells_their_age_as_of_when_it_was_asked_for(
@@ -98,21 +96,21 @@ def test_a_report_of_the_newest_verdicts_tells_their_age_as_of_when_it_was_asked
 ) -> None:
     """The moment chooses no verdicts, and changes nothing but the warning."""
     tables = Tables(spark, history)
-    late = write_report(tables, as_of=None, asked_for=AS_OF + 30 * DAY, output=tmp_path / "late")
-    in_time = write_report(tables, as_of=None, asked_for=AS_OF + HOUR, output=tmp_path / "in-time")
-    assert late.as_of == in_time.as_of == AS_OF
-    first, *others = json.loads(text(late.json))["warnings"]
+    late, in_time = tmp_path / "late", tmp_path / "in-time"
+    assert write_report(tables, as_of=None, asked_for=AS_OF + 30 * DAY, output=late) == (AS_OF, late)
+    assert write_report(tables, as_of=None, asked_for=AS_OF + HOUR, output=in_time) == (AS_OF, in_time)
+    first, *others = json.loads(text(late / JSON))["warnings"]
     assert first.endswith("30 d older: has the rollup stopped?")
-    assert others == json.loads(text(in_time.json))["warnings"]
+    assert others == json.loads(text(in_time / JSON))["warnings"]
 
 
 def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
     """On the first run, with no other table, deaths are sorted by their moment and blindness is reported."""
     write_table(spark, tmp_path, "verdicts", verdicts_now())
-    paths = write_report(Tables(spark, tmp_path), as_of=None)
-    assert topics(paths)["still-dead"] == ["invoices-eu", "audit_log_"]
-    assert {"payments.settled", "orders"} < set(topics(paths)["newly-dead"])
-    plain = json.loads(text(paths.json))
+    _, folder = write_report(Tables(spark, tmp_path), as_of=None)
+    assert topics(folder)["still-dead"] == ["invoices-eu", "audit_log_"]
+    assert {"payments.settled", "orders"} < set(topics(folder)["newly-dead"])
+    plain = json.loads(text(folder / JSON))
     assert [warning.split(":")[0] for warning in plain["warnings"]] == ["edge|<b>", "prod"]
     days = plain["sections"][0]["entries"][-1]["findings"][0]["days"]
     assert [day["hours"] for day in days] == [None] * 28
@@ -154,8 +152,8 @@ def test_only_an_advance_of_the_same_topic_is_a_revival(spark: SparkSession, tmp
             *topic("back-but-quiet", "suspect", silent=DAY),
         ],
     )
-    paths = write_report(Tables(spark, tmp_path), as_of=None)
-    assert topics(paths) == {"suspect": ["back-but-quiet"], "revived": ["back-again"]}
+    _, folder = write_report(Tables(spark, tmp_path), as_of=None)
+    assert topics(folder) == {"suspect": ["back-but-quiet"], "revived": ["back-again"]}
 
 
 def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) -> None:

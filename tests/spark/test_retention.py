@@ -161,7 +161,7 @@ def test_a_backfill_of_the_past_adds_no_day_before_the_windows_that_are_kept(spa
     tables = Tables(spark, copied)
     to_come = F.lit(datetime.now(UTC) + timedelta(days=2))
     tables.append("verdicts", tables.read("verdicts").withColumn("as_of", to_come))
-    assert write_report(Tables(spark, copied), as_of=None).as_of == moment(at(END + 70))
+    assert write_report(Tables(spark, copied), as_of=None)[0] == moment(at(END + 70))
 
     published = (copied / "published" / "current.json").read_bytes()
     for name in ("daily", "streams", "windows", "baselines"):

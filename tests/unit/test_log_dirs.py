@@ -8,7 +8,7 @@ import pytest
 
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.readings import Reason
-from exporter.kafka.log_dirs import LogDirsClient
+from exporter.kafka.tiers_and_sizes import LogDirsClient
 
 WANTED = Layout.build({"logs": [0], "orders": [0, 2, 5]})
 
