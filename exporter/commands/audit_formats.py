@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from exporter.commands.text_table import align
-from exporter.domain.formatting import duration, list_some, moment, plural, size
+from exporter.domain.formatting import align, duration, list_some, moment, plural, size
 from exporter.domain.judging.audit import Liveness
 from exporter.domain.judging.audit_wording import Record, summarise
 

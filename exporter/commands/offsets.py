@@ -15,10 +15,9 @@ import numpy as np
 from exporter.backfill.cutoff import read_logs
 from exporter.clock import SystemClock
 from exporter.commands.options import narrow_topics
-from exporter.commands.text_table import align
 from exporter.domain.arrays import Codes, Flags, Floats, replace_nan
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.formatting import iso
+from exporter.domain.formatting import align, iso
 from exporter.domain.history.streams import Strings, objects
 from exporter.domain.polls.activity import Circumstances, states_of
 from exporter.domain.polls.layout import NO_LEADER

@@ -1,10 +1,10 @@
-"""Durations, ages, times, sizes and counts as people read them, and the exact spelling of settings.
+"""Durations, ages, times, sizes, counts and tables as people read them, and the exact spelling of settings.
 
 Times are Unix seconds, durations seconds, sizes bytes. Times are shown in UTC where no zone is given.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 
@@ -110,3 +110,12 @@ def spell_size(count: int) -> str:
         if count and count % length == 0:
             return f"{count // length}{unit}"
     return f"{count}B"
+
+
+def align(rows: Sequence[Sequence[str]], to_the_right: Collection[int] = ()) -> Iterator[str]:
+    """Yield a line for each row, with the cells of each column below one another; numbers are ``to_the_right``."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        padded = (cell.rjust(width) if place in to_the_right else cell.ljust(width) for place, (cell, width) in cells)
+        yield "  ".join(padded).rstrip()
