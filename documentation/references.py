@@ -166,7 +166,7 @@ def list_alerts() -> str:
     for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
         name, severity = rule["alert"], rule["labels"]["severity"]
         if "{{" in severity:
-            severity = "critical, or as the recording rule of severities says"
+            severity = "that of its series: critical or warning"
         says = _plain(rule["annotations"]["summary"])
         rows.append((f"[{name}](runbook.md#{name.lower()})", severity, rule.get("for", ""), says))
     return _table(("alert", "severity", "after", "says"), rows)

@@ -66,12 +66,19 @@ class ReplicaSeries:
     def __init__(self, comparison: Comparison, before: ReplicaSeries | None = None) -> None:
         """``before`` are the series of the comparison before: what did not change is not rendered again."""
         self.comparison = comparison
+        self._unread: dict[NotCompared, ReplicaSeries] = {}
         codes, counts = np.unique(_state(comparison.lag)[0], return_counts=True)
         self.states = {_of_state(code): count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
         """How many partitions are in each state, for each reason."""
         self.rendered: _Pair = _rendered(comparison.source, comparison.target) if before is None else before.rendered
         columns = {name: column(comparison.lag) for name, column in _COLUMNS.items()}
         self.shown = self.rendered.update((comparison.layout, comparison.targets), columns)
+
+    def withdraw(self, reason: NotCompared) -> ReplicaSeries:
+        """Return what is shown while one of the clusters is not read; each scrape of an outage asks for it."""
+        if reason not in self._unread:
+            self._unread[reason] = ReplicaSeries(self.comparison.unread(reason))
+        return self._unread[reason]
 
 
 class Replicas:
@@ -90,7 +97,7 @@ class Replicas:
         shown = {}
         for (source, target), series in list(self._pairs.items()):
             reason = explain_unread(source, target, readable)
-            shown[source, target] = series if reason is None else ReplicaSeries(series.comparison.unread(reason))
+            shown[source, target] = series if reason is None else series.withdraw(reason)
         return shown
 
 

@@ -112,9 +112,8 @@ def explain_unmatched(snapshot: Snapshot) -> str:
     if not patterns:
         return ""
     quoted = ", ".join(map(repr, patterns))
-    internal = (
-        "" if all(not each.startswith("__") for each in patterns) else "; set topics.internal: true for names in __"
-    )
+    named = any(each.startswith("__") for each in patterns)
+    internal = "; set topics.internal: true for names in __" if named else ""
     return f"topics.include {quoted} matches no visible topic: check the spelling, and the DESCRIBE right{internal}"
 
 

@@ -16,6 +16,7 @@ from exporter.storage.files import (
     FileInfo,
     Location,
     delete_folder,
+    files_below,
     files_in,
     make_folder,
     spark_uri,
@@ -70,6 +71,7 @@ _STATISTICS_COLUMNS = {"windows": "window_start,window_end"}
 """The columns for which Delta keeps the range of each file, so that a query for a day skips files of other days."""
 
 _COMMIT = re.compile(r"[0-9]{20}\.json")
+_ANY = re.compile(r".*\.(json|parquet)")
 
 _AGAIN = "the next rollup makes all tables from the spool"
 
@@ -216,8 +218,8 @@ class Tables:
         try:
             found = json.loads(read_text(path))
         except FileNotFoundError:
-            logs = (self.folder / name / "_delta_log" for name in SCHEMAS)
-            found = {"layout": None if any(files_in(log, _COMMIT) for log in logs) else LAYOUT}
+            # Before a table has any file its layout is noted.
+            found = {"layout": None if any(files_below(self.folder / name, _ANY) for name in SCHEMAS) else LAYOUT}
         except ValueError:
             found = None
         if isinstance(found, dict) and found.get("layout") == LAYOUT:

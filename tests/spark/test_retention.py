@@ -21,7 +21,7 @@ from spark_rollups.progress import Progress
 from spark_rollups.report.write import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.stages.upkeep import Retention
-from spark_rollups.store.tables import Tables, TablesError
+from spark_rollups.store.tables import SCHEMAS, Tables, TablesError
 from tests.delta import change_notes, commits, in_order, note_upkeep, rows_of
 from tests.spark.judged import topics_as_of
 from tests.spark.story import HOUR, World, at, every, moment
@@ -174,6 +174,14 @@ def test_a_backfill_of_the_past_adds_no_day_before_the_windows_that_are_kept(spa
     shutil.rmtree(copied / "tables" / "daily" / "_delta_log")
     with pytest.raises(TablesError, match="daily must have a _delta_log, and has none"):
         roll_up(spark, copied, LATER)
+    for name in ("notes.json", *(f"{table}/_delta_log" for table in SCHEMAS)):
+        (copied / "lost" / name).parent.mkdir(parents=True, exist_ok=True)
+        if (copied / "tables" / name).exists():
+            (copied / "tables" / name).rename(copied / "lost" / name)
+    kept = len(list((copied / "tables").rglob("*.parquet")))
+    with pytest.raises(TablesError, match=r"notes\.json must state layout"):
+        roll_up(spark, copied, LATER)
+    assert len(list((copied / "tables").rglob("*.parquet"))) == kept > 0, "data without any log is no new table"
     assert (copied / "published" / "current.json").read_bytes() == published
     shutil.rmtree(copied / "tables")
     roll_up(spark, copied, LATER)
