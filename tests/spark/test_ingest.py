@@ -157,11 +157,12 @@ def taken(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Take
     one = Relation("prod", "orders", "id", "exporter-a", "poll", at(0), 1)
     relations = [replace(one, topic=name, readers=readers) for name, readers in READERS.items()]
     Spool(history, "exporter-a").write_files("prod", at(0), [table_of(relations)])
+    tables, began = Tables(spark, history), datetime.now(UTC)
+    tables.note()  # a run does so before it writes data
     born = history / "tables" / "windows" / "date=2025-01-06" / "part-00000-of-a-killed-run.parquet"
     for folder in (born.parent, history / "tables" / "windows" / "_delta_log"):
         folder.mkdir(parents=True)
     born.write_bytes(b"PAR1")
-    tables, began = Tables(spark, history), datetime.now(UTC)
     with recorded_syncs(history / "published" / "ingested.txt") as disk:
         done = [ingest.ingest_table(tables, history, table) for table in spool_files.SPOOL_TABLES]
         again = take_in(spark, history)
