@@ -1,19 +1,20 @@
-"""The series of one cluster and of its topics, from the columns of a poll."""
+"""The series of one cluster, of its topics and of its partitions, from the columns of a poll."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.arrays import Flags
+from exporter.domain.arrays import Flags, Floats
 from exporter.domain.judging.detection import Assessment
 from exporter.domain.polls.inspections import NO_INSPECTIONS
-from exporter.domain.polls.layout import Layout
-from exporter.domain.polls.metadata import Metadata, TopicInfo
-from exporter.domain.polls.table import Snapshot
-from exporter.domain.verdicts import VERDICTS
+from exporter.domain.polls.layout import NO_LEADER, Layout
+from exporter.domain.polls.metadata import Membership, Metadata, TopicInfo
+from exporter.domain.polls.readings import ANSWERED, State
+from exporter.domain.polls.table import STATE_CODES, STATES, Snapshot, Table
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
+from exporter.metrics.catalogue import PARTITION_METRICS
 from exporter.metrics.lines import AgeColumn, Column, Labels, RowSeries, Samples, column_of, escape, mask_nan
-from exporter.metrics.partition_series import PartitionSeries
 
 _STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
 _INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
@@ -23,6 +24,13 @@ _BROKERS = "kafka_brokers"
 _VERDICT_ORDER = sorted(range(len(VERDICTS)), key=VERDICTS.__getitem__)
 _VARIANTS = {_BY_VERDICT: [f',verdict="{VERDICTS[code]}"' for code in _VERDICT_ORDER]}
 _VERDICT_LABELS = np.array([f',verdict="{verdict}"' for verdict in VERDICTS], dtype=np.object_)
+
+_PARTITION_STALENESS = "kafka_topic_partition_staleness_seconds"
+_PARTITION_TAILS = {
+    "kafka_topic_partition_state": [f',state="{state}"}} 1\n' for state in STATES].__getitem__,
+    "kafka_topic_partition_verdict": [f',verdict="{verdict}"}} 1\n' for verdict in VERDICTS].__getitem__,
+}
+_UNREMARKABLE = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING)]
 
 
 class ClusterSeries:
@@ -43,11 +51,16 @@ class ClusterSeries:
 
         ``severity_of`` is what the configuration sets for a topic.
         """
-        self._partitions = PartitionSeries(cluster, partition_switches) if partitions else None
+        by_partition = PARTITION_METRICS if partitions else ()
+        self._of_partitions = {
+            one.name for one in by_partition if one.switch is None or one.switch in partition_switches
+        }
+        """The metrics with a series for each partition."""
         self._labels = f'{{kafka_cluster="{escape(cluster)}"'
         self._settings = _SettingSeries(severity_of)
         self._records = _Records()
-        self._topics = RowSeries(self._labels_of, {_VERDICT: str, _INFO: str}, _VARIANTS)
+        self._partitions = RowSeries(self._label_partitions, _PARTITION_TAILS)
+        self._topics = RowSeries(self._label_topics, {_VERDICT: str, _INFO: str}, _VARIANTS)
         self._cluster = RowSeries[str](lambda start: [start])
         self.shown: Samples = {}
 
@@ -67,7 +80,7 @@ class ClusterSeries:
         growing = {name: AgeColumn(np.where(visible, moments, np.nan)) for name, moments in since.items()}
         brokers = {_BROKERS: (np.array([len(snapshot.metadata.brokers)]), np.ones(1, dtype=np.bool_))}
         self.shown = {
-            **({} if self._partitions is None else self._partitions.update(snapshot, assessment)),
+            **(self._update_partitions(snapshot, assessment) if self._of_partitions else {}),
             **self._topics.update(topics, columns, growing),
             **self._cluster.update(self._labels, brokers),
         }
@@ -76,7 +89,18 @@ class ClusterSeries:
         """Remove every series: the values are too old."""
         self.shown = {}
 
-    def _labels_of(self, topics: Sequence[str]) -> list[str]:
+    def _update_partitions(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
+        columns = _partition_columns(snapshot, assessment, self._of_partitions)
+        grows = _PARTITION_STALENESS in self._of_partitions
+        growing = {_PARTITION_STALENESS: AgeColumn(_stale_since(snapshot.table))} if grows else {}
+        return self._partitions.update(snapshot.table.layout, columns, growing)
+
+    def _label_partitions(self, layout: Layout) -> list[str]:
+        starts = [f'{labels},partition="' for labels in self._label_topics(layout.topics)]
+        numbers = zip(layout.topic.tolist(), layout.partition.tolist(), strict=True)
+        return [f'{starts[topic]}{partition}"' for topic, partition in numbers]
+
+    def _label_topics(self, topics: Sequence[str]) -> list[str]:
         return [f'{self._labels},topic="{escape(topic)}"' for topic in topics]
 
     def _columns(
@@ -173,3 +197,47 @@ def _disk_sizes(snapshot: Snapshot) -> Column:
         count = len(snapshot.table.layout.topics)
         return np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
     return snapshot.inspected.disk_bytes_of_topics
+
+
+def _partition_columns(snapshot: Snapshot, assessment: Assessment, names: Collection[str]) -> dict[str, Column]:
+    """Return the columns of metrics; replicas of topics that could not be described are unknown."""
+    table, members, judged = snapshot.table, snapshot.metadata.membership, assessment.of_partitions
+    leader, state = table.leader_now, table.state_now
+    described = (snapshot.metadata.reason_of_topics == ANSWERED)[table.layout.topic]
+    replicas, in_sync = np.diff(members.first_replica), members.in_sync
+    found: Mapping[str, Callable[[], Column]] = {
+        "current_offset": lambda: (table.latest, table.read),
+        "oldest_offset": lambda: (table.earliest, table.read),
+        "last_record_timestamp_seconds": lambda: mask_nan(np.where(table.read, table.newest, np.nan)),
+        "last_advance_timestamp_seconds": lambda: mask_nan(judged.last_advance),
+        "expected_by_timestamp_seconds": lambda: mask_nan(judged.expected_by),
+        "leader": lambda: (leader, leader != NO_LEADER),
+        "replicas": lambda: (replicas, described),
+        "in_sync_replica": lambda: (in_sync, described),
+        "leader_is_preferred": lambda: (_led_by_preferred(members), described & (replicas > 0)),
+        "under_replicated_partition": lambda: ((in_sync < replicas).astype(np.int8), described),
+        "earliest_local_offset": lambda: _in_tiers(table.earliest_local, table.read),
+        "latest_tiered_offset": lambda: _in_tiers(table.latest_tiered, table.read),
+        "state": lambda: (state, state != STATE_CODES[State.OBSERVED]),
+        "verdict": lambda: (judged.verdict, ~np.isin(judged.verdict, _UNREMARKABLE)),
+    }
+    named = {f"kafka_topic_partition_{name}": column for name, column in found.items()}
+    return {name: column() for name, column in named.items() if name in names}
+
+
+def _led_by_preferred(members: Membership) -> NDArray[np.int8]:
+    """Return 1 for each partition that its first replica leads."""
+    assigned = np.diff(members.first_replica) > 0
+    preferred = np.full(len(assigned), NO_LEADER, dtype=np.int32)
+    preferred[assigned] = members.replicas[members.first_replica[:-1][assigned]]
+    return np.asarray((members.leader == preferred) & (members.leader != NO_LEADER), np.int8)
+
+
+def _stale_since(table: Table) -> Floats:
+    contradictory = table.state == STATE_CODES[State.CONTRADICTORY]
+    return np.where(contradictory | ~table.read, np.nan, table.newest)
+
+
+def _in_tiers(offsets: Floats, read: Flags) -> Column:
+    known = read & ~np.isnan(offsets)
+    return np.where(known, offsets, 0).astype(np.int64), known
