@@ -211,7 +211,7 @@ def test_topics_that_the_configuration_decides_on_take_part_in_no_incident() -> 
     assert {each.name[row] for row in np.flatnonzero(found.holdable)} == {"died"}
     assert {each.name[row] for row in np.flatnonzero(found.has_expectation)} == {"died"}
     assert [line is not None for line in found.evidence_if_held] == [True, False, True, False]
-    assert found.evidence_if_held[0].endswith(f"; suspect since Sun 2026-03-01 15:29 UTC; held: {INCIDENT}")
+    assert found.evidence_if_held[0].endswith(f"; suspect since Sun 2026-03-01 15:01 UTC; held: {INCIDENT}")
     assert not np.isnan(found.overdue[0]) and np.isnan(found.overdue[1])
 
 

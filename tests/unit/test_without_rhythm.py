@@ -118,7 +118,7 @@ def judged(
         (57, 4, 21, Verdict.DEAD),
         (30, 1, 0, Verdict.SUSPECT),
         (57, 1, 0, Verdict.DEAD),
-        (28, 12, 11, Verdict.DEAD),
+        (26, 12, 11, Verdict.DEAD),
         (60, 4, 21, Verdict.DEAD),
         (64, 4, 21, Verdict.RETIRED),
     ],

@@ -56,10 +56,6 @@ class Threshold:
     dead: float
 
 
-DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {TOPIC: Threshold(2.5, 4.5), PARTITION: Threshold(2.5, 4.5)}
-"""Where nothing is calibrated yet, for both kinds of stream."""
-
-
 @dataclass(frozen=True, slots=True)
 class AlarmBudget:
     """How many false alarms are accepted: per 1,000 topic-weeks, or ``a_week`` in the whole fleet."""
@@ -325,6 +321,10 @@ def fit_threshold(scores: PastScores, allowed: float) -> Threshold:
     """
     rates = SUSPECT_TIMES * DECIDED * allowed / 1000, DECIDED * allowed / 1000
     return Threshold(*(min(scores.threshold(rate), _NO_HISTORY.threshold(rate) + HIGHER) for rate in rates))
+
+
+DEFAULT_THRESHOLDS = dict.fromkeys((TOPIC, PARTITION), fit_threshold(_NO_HISTORY, FALSE_ALARMS / 2))
+"""Those of a new fleet with the default rate of false alarms."""
 
 
 def describe_rate(per_1000: float, topics: int | None) -> str:
