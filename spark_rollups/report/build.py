@@ -131,7 +131,7 @@ def _to_do_first(part: Report) -> tuple[bool, int, int, int, str]:
 def _report(facts: Facts, zone: tzinfo, links: Links, whose: str | None = None) -> Report:
     entries = _entries(facts)
     sections = tuple(replace(one, entries=_sorted(one.key, entries.get(one.key, ()))) for one in _SECTIONS)
-    topics = add_advice(sorted((row for row in facts.judged if row.is_topic), key=_name))
+    topics = add_advice(sorted((row for row in facts.judged if row.is_topic), key=_name), facts.as_of)
     return Report(
         as_of=facts.as_of,
         week_ago_as_of=facts.week_ago_as_of,
@@ -248,15 +248,13 @@ def _page(owner: str | None) -> str:
     return f"{plain}.{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def add_advice(topics: Sequence[Entry]) -> tuple[Entry, ...]:
+def add_advice(topics: Sequence[Entry], as_of: datetime) -> tuple[Entry, ...]:
     """Return whole topics with ``ask_first``."""
     findings, about = [one.finding for one in topics], [one.about for one in topics]
-    verdicts = np.array([finding.verdict for finding in findings], dtype=np.str_)
     copies = [one.replica_of is not None and one.replica_state != ReplicaState.SOURCE_DEAD_TOO for one in about]
     over = are_over(
-        retired=verdicts == Verdict.RETIRED.value,
-        dead=verdicts == Verdict.DEAD.value,
-        silence=_seconds(finding.silence_seconds for finding in findings),
+        gone=np.array([finding.verdict in _GONE_SILENT for finding in findings], dtype=np.bool_),
+        silence=_seconds(finding.find_proved_silence(as_of) for finding in findings),
         longest=_seconds(finding.largest_silence_seconds for finding in findings),
         mirrored=np.array([bool(one.mirrored_to) for one in about], dtype=np.bool_) | np.array(copies, dtype=np.bool_),
     )

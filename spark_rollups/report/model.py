@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from exporter.domain.groups.readers import Readership
+from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS
 from exporter.domain.links import Links
 
 REPORT_VERSION = 8
@@ -95,6 +96,12 @@ class StreamFinding:
     def overdue_since(self) -> datetime | None:
         """When its silence passed, or will pass, its limit."""
         return self.dead_since or self.expected_by
+
+    def find_proved_silence(self, as_of: datetime) -> float | None:
+        """Return for how many seconds nothing was written, as far as that is proved; None where nothing is."""
+        if self.silence_seconds is None and self.dead_since is not None:  # dead by the age of its newest record
+            return (as_of - self.dead_since).total_seconds() + DEAD_AFTER_SECONDS
+        return self.silence_seconds
 
     @property
     def died_before_polls(self) -> bool:

@@ -19,16 +19,17 @@ NOBODY = Readership(0)
         ("dead", 28.0, 1.0, False, True),
         ("dead", 3.0, 0.2, False, False),
         ("live", 0.1, 0.2, False, False),
+        ("retired", 0.1, 0.2, False, False),
         ("retired", 40.0, 25.0, False, False),
         ("retired", 60.0, 25.0, False, True),
         ("retired", 40.0, math.nan, False, True),
+        ("retired", math.nan, math.nan, False, False),
         ("retired", 40.0, 1.0, True, False),
     ],
 )
 def test_what_is_over(verdict: str, days: float, longest: float, *, mirrored: bool, over: bool) -> None:
     found = are_over(
-        retired=np.array([verdict == "retired"]),
-        dead=np.array([verdict == "dead"]),
+        gone=np.array([verdict in ("dead", "retired")]),
         silence=np.array([days * DAY]),
         longest=np.array([longest * DAY]),
         mirrored=np.array([mirrored]),

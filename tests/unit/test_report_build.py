@@ -255,7 +255,8 @@ def test_candidates_tell_what_deleting_wins_back_and_how() -> None:
     held = replace(limited, cleanup_policy="compact", retention_seconds=None, for_ever=True, records=1200)
     of = (limited, replace(limited, consumer_groups=2), replace(limited, consumer_groups=None), held)
     about = {TopicKey("prod", name, None): one for name, one in zip(names, of, strict=True)}
-    report = build_report(facts(topics(**dict.fromkeys(names, "retired")), about=about))
+    retired = finding(None, "retired", 40 * DAY)
+    report = build_report(facts([row for key in about for row in judged(retired, key=key, partitions=1)], about=about))
     assert [topic.topic for topic in report.candidates] == ["gone.0"]
     assert {topic.topic: topic.ask_first for topic in report.ask_first} == {
         "gone.2": "its readers are not known",
@@ -268,6 +269,19 @@ def test_candidates_tell_what_deleting_wins_back_and_how() -> None:
         assert "policy delete, retention 7 d" in text
     command = "kafka-topics --bootstrap-server &#34;$BOOTSTRAP&#34; --delete --topic &#39;gone\\.0&#39;"
     assert html.count("--delete --topic") == html.count(command) == 1
+
+
+def test_what_is_retired_by_override_or_at_its_first_poll_is_no_candidate_while_it_may_be_written() -> None:
+    proofs = TopicFacts(consumer_groups=0, cleanup_policy="delete", retention_seconds=6e5, remote_storage=False)
+    found = {
+        "override-written": finding(None, "retired", HOUR),
+        "override-unseen": replace(finding(None, "retired"), last_advance=None, silence_seconds=None),
+        "dead-at-first-poll": finding(None, "retired", 10 * DAY),
+        "by-age": replace(finding(None, "retired"), last_advance=None, silence_seconds=None, dead_since=AS_OF - HOUR),
+    }
+    rows = [row for name, one in found.items() for row in judged(one, key=TopicKey("prod", name, None), partitions=1)]
+    report = build_report(facts(rows, about={TopicKey("prod", name, None): proofs for name in found}))
+    assert [topic.topic for topic in report.candidates] == ["by-age"]
 
 
 def test_an_owner_has_a_page_with_nothing_of_others() -> None:

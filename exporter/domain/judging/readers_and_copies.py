@@ -47,15 +47,15 @@ def is_internal(topic: str) -> bool:
     return _INTERNAL.fullmatch(topic) is not None
 
 
-def are_over(*, retired: Flags, dead: Flags, silence: Floats, longest: Floats, mirrored: Flags) -> Flags:
-    """Return which topics are silent for 28 days and for twice their longest pause, and neither copied nor a copy.
+def are_over(*, gone: Flags, silence: Floats, longest: Floats, mirrored: Flags) -> Flags:
+    """Return which topics are ``gone`` (dead or retired), were not written for 28 days and for twice their longest
+    pause, and are neither copied nor a copy.
 
-    ``silence`` and the ``longest`` before it are seconds, NaN where unknown. ``mirrored`` is true where a topic is
-    copied, or is the copy of a topic that is not dead too.
+    ``silence`` and the ``longest`` before it are seconds, NaN where unknown: a topic that is retired by an override may
+    be written now. ``mirrored`` is true where a topic is copied, or is the copy of a topic that is not dead too.
     """
-    long = retired | (dead & (silence >= RETIRED_AFTER_SECONDS))
-    paused = silence < PAUSE_TIMES * np.nan_to_num(longest)
-    over: Flags = long & ~mirrored & ~paused
+    long = silence >= np.maximum(RETIRED_AFTER_SECONDS, PAUSE_TIMES * np.nan_to_num(longest))
+    over: Flags = gone & long & ~mirrored
     return over
 
 
