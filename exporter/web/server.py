@@ -35,19 +35,27 @@ for _name in (__name__, "asyncio", "uvicorn.error"):
 
 
 class Connection(H11Protocol):
-    """One client's connection. uvicorn closes it when it is idle after an answer; here it is closed before one too."""
+    """One client's connection. uvicorn closes it only while nothing of a request is there; here one must be whole."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # noqa: D102 - of asyncio
         super().connection_made(transport)
-        self._first = self.loop.call_later(self.timeout_keep_alive, self._close_without_request)
+        self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102 - of asyncio
-        self._first.cancel()
+        self._deadline.cancel()
         super().connection_lost(exc)
 
+    def on_response_complete(self) -> None:  # noqa: D102 - of uvicorn
+        super().on_response_complete()
+        self._deadline.cancel()
+        self._await_request()
+
+    def _await_request(self) -> None:
+        self._deadline = self.loop.call_later(self.timeout_keep_alive, self._close_without_request)
+
     def _close_without_request(self) -> None:
-        if self.cycle is None:  # until the first request is whole
-            self.transport.abort()
+        if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]
+            self.transport.close()  # a slow client still gets its last answer
 
 
 class WebError(Exception):

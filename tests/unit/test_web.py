@@ -176,6 +176,10 @@ def test_half_open_requests_block_nobody_and_are_closed(server: WebServer, clien
     threads = threading.active_count()
     with contextlib.ExitStack() as stack:
         silent = connected(stack, server, [b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"] * 150)
+        for second in connected(stack, server, [b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"] * 50):
+            assert second.recv(65536).startswith(b"HTTP/1.1 200")
+            second.sendall(b"GET /-/hea")
+            silent.append(second)
         began = time.monotonic()
         assert client.get("/metrics").status_code == 200
         assert time.monotonic() - began < MERCY
