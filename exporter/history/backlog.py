@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from exporter.domain.history.rows import Window
+from exporter.domain.history.rows import Coverage, Window
 from exporter.history.cluster_states import ClusterState
 from exporter.history.spool import Loss, Spool
 from exporter.history.tables import TABLES, name_of
@@ -19,7 +19,7 @@ from exporter.storage.storage_thread import hang_error
 log = logging.getLogger(__name__)
 
 
-class OwnMetrics(Protocol):
+class HistoryMetrics(Protocol):
     """Shows what is written and lost: metrics by their names without the prefix ``topic_liveness_``."""
 
     def add(self, name: str, amount: float, **labels: str) -> None:
@@ -42,9 +42,9 @@ class BacklogFiles(NamedTuple):
 
 
 class Backlog:
-    """What is not written yet of one cluster: its state, and files, of which past ``most`` the oldest are lost."""
+    """What is not written yet of one cluster: its state, and the files of the last ``most`` windows."""
 
-    def __init__(self, cluster: str, spool: Spool, most: int, own: OwnMetrics) -> None:
+    def __init__(self, cluster: str, spool: Spool, most: int, own: HistoryMetrics) -> None:
         self._cluster, self._spool, self._most, self._own = cluster, spool, most, own
         self.spoilt = 0
         """Windows that internal errors lost."""
@@ -135,7 +135,8 @@ class Backlog:
 
     def _keep_bound(self) -> None:
         with self._lock:
-            lost = self._files[: -self._most]
+            closes = [place for place, files in enumerate(self._files) if files.rows()[TABLES[Coverage]]]
+            lost = self._files[: closes[-self._most]] if len(closes) > self._most else []
         if lost:
             rows = self._drop(lost, Loss.UNWRITABLE)
             log.error(

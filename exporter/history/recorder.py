@@ -18,7 +18,7 @@ from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import PollFailure
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.replicas.comparison import Comparison
-from exporter.history.backlog import Backlog, BacklogFiles, OwnMetrics
+from exporter.history.backlog import Backlog, BacklogFiles, HistoryMetrics
 from exporter.history.cluster_states import ClusterState
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
@@ -29,13 +29,15 @@ from exporter.history.windows import OpenWindow
 log = logging.getLogger(__name__)
 
 _JUST_BEFORE = 0.001
+_AHEAD_SECONDS = 86_400.0
+"""A rollup refuses rows that are dated later."""
 
 
 class History:
     """Folds the snapshots of one cluster into windows, and writes them at the end of every interval.
 
     A SnapshotSink; ``flush`` may come from another thread. A file that cannot be written stays in memory and is retried
-    at the next close. Past ``max_pending`` closes the oldest is dropped and counted. A window that causes an internal
+    at the next close. Files older than ``kept_seconds`` are dropped and counted. A window that causes an internal
     error is dropped and counted too, and the next one begins.
     """
 
@@ -50,14 +52,14 @@ class History:
         exporter: str,
         window_seconds: float,
         poll_interval_seconds: float,
-        own: OwnMetrics,
-        max_pending: int = 288,
+        own: HistoryMetrics,
+        kept_seconds: float = 86_400.0,
         last: ClusterState | None = None,
     ) -> None:
         """``last`` is the state that was left before the start."""
         self._cluster = cluster
         self._spool = spool
-        self._backlog = Backlog(cluster, spool, max_pending, own)
+        self._backlog = Backlog(cluster, spool, math.ceil(kept_seconds / window_seconds), own)
         self._exporter = exporter
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
@@ -88,9 +90,12 @@ class History:
                 self._fold(snapshot)
 
     def take_failure(self, failure: PollFailure) -> None:
-        """Close the open window when its interval is over. A failed poll proves nothing in the coverage of the next."""
+        """Close the open window when its interval is over. A failed poll proves nothing in the coverage of the next.
+
+        Before the first good poll there is none: that begins a window, by which Spark knows that all was listed anew.
+        """
         with self._lock:
-            if not self._ended:
+            if not self._ended and self._last is not None:
                 self._window_for(failure.failed_at)
 
     def take_sweep(self, sweep: GroupSweep) -> None:
@@ -155,8 +160,10 @@ class History:
         Windows begin at intervals of the wall clock. Only the first window begins with its first poll, which lists all
         partitions. Where the clock was set back over earlier intervals, also of an earlier process, windows begin just
         before their first poll, so that no key is used twice. While the clock is behind earlier rows, one of the two is
-        wrong: such windows have advances, and prove no silence.
+        wrong: such windows have advances, and prove no silence. Rows that lie more than a day ahead count for nothing.
         """
+        if at < self._latest_poll - _AHEAD_SECONDS:
+            self._latest_poll = at
         behind = at < self._latest_poll
         self._latest_poll = max(self._latest_poll, at)
         current = self._open

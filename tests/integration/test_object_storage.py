@@ -25,7 +25,7 @@ from tests.integration.serving import Exporter
 from tests.programs import Call
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.unit.expectations import MONDAY, by_clock, publish
-from tests.unit.test_recorder import ORDERS, Bench
+from tests.unit.history_bench import ORDERS, Bench
 from tests.waiting import until
 
 NOWHERE = "127.0.0.1:1"

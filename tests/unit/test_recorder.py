@@ -2,15 +2,13 @@
 
 import errno
 import os
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from exporter.collectors.poller import Poller
@@ -18,71 +16,12 @@ from exporter.domain.groups.consumer_groups import GroupState
 from exporter.domain.polls.metadata import Membership
 from exporter.domain.polls.readings import Answers, Reason, TopicPartition
 from exporter.domain.ports import SourceError
-from exporter.history.cluster_states import read_state
-from exporter.history.recorder import History
 from exporter.history.spool import HistoryError, Spool, list_finished_files
-from exporter.metrics.self_metrics import SelfMetrics
 from exporter.storage import files as storage
 from tests.groups import Group, sweep_of
 from tests.lookup_answers import Answer
-from tests.unit.readings import Collected, ManualClock, TableSource
-
-ORDERS = TopicPartition("orders", 0)
-IDLE = TopicPartition("idle", 0)
-
-
-class Bench:
-    """A poller over a table of answers, with history behind it."""
-
-    def __init__(self, folder: Path, start: float = 1_000_020.0, spool: Spool | None = None, **options: Any) -> None:
-        self.folder, self.own = folder, SelfMetrics("0")
-        self.clock = ManualClock(start)
-        self.source = TableSource({ORDERS: (0, 10, 1.0), IDLE: (0, 5, 1.0)})
-        self.spool = spool or Spool(folder, "exporter-1")
-        self.history = History(
-            "c",
-            self.spool,
-            exporter="exporter-1",
-            window_seconds=300,
-            poll_interval_seconds=30,
-            own=self.own,
-            last=read_state(folder, "c", "exporter-1"),
-            **options,
-        )
-        self.poller = Poller("c", self.source, [self.history, Collected()], self.clock)
-
-    def poll(self, *, after: float = 30.0, gained: int = 0) -> None:
-        self.clock.time += after
-        earliest, latest, newest = self.source.offsets[ORDERS]
-        self.source.offsets[ORDERS] = (earliest, latest + gained, newest)
-        self.poller.poll()
-        self.wait()
-
-    def polls(self, *gained: int) -> None:
-        for records in gained:
-            self.poll(gained=records)
-
-    def wait(self) -> None:
-        """Wait until what the polls left is written, or could not be."""
-        with suppress(BlockingIOError):
-            self.spool.thread.call(lambda: None)
-
-    def flush(self) -> None:
-        self.history.flush(self.clock.now())
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        paths = sorted((self.folder / "spool" / table).glob("*.parquet"))
-        return [row for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
-
-    def counted(self, what: str) -> dict[str, float]:
-        """What was counted of the history, by reason."""
-        samples = [one for metric in self.own.registry.collect() for one in metric.samples]
-        return {
-            one.labels["reason"]: one.value for one in samples if one.name == f"topic_liveness_history_{what}_total"
-        }
-
-    def records(self) -> int:
-        return sum(row["records"] for row in self.rows("windows"))
+from tests.unit.history_bench import IDLE, ORDERS, Bench
+from tests.unit.readings import TableSource
 
 
 def starts(rows: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -143,6 +82,16 @@ def test_polls_that_gave_nothing_prove_nothing(bench: Bench) -> None:
     (window,) = bench.rows("windows")
     assert (window["topic"], window["reason"]) == ("idle", "not-leader")
     assert (window["polls_ok"], window["records"]) == (1, 0)
+
+
+def test_the_first_window_begins_with_the_first_good_poll_which_lists_all(bench: Bench) -> None:
+    """By that Spark knows of a start: what is not listed then was deleted meanwhile, and is not silent."""
+    bench.source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
+    bench.poll()
+    bench.source.error = None
+    bench.polls(0, 1)
+    bench.flush()
+    assert {row["observed_at"] for row in bench.rows("inventory")} == {bench.rows("coverage")[0]["window_start"]}
 
 
 def test_polls_that_could_read_nothing_are_not_counted_twice(bench: Bench) -> None:
@@ -214,14 +163,6 @@ def test_an_unwritable_spool_keeps_the_rows_and_writes_them_later(bench: Bench) 
     moved.rename(spool)
     bench.flush()
     assert bench.records() == 20
-
-
-def test_a_folder_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    user, at = rf"\(user id {os.getuid()}\)", re.escape(repr(str(tmp_path / "file" / "spool" / "windows")))
-    rule = rf"history\.folder .*file' must be a folder that this process {user} can write to, and {at} is not: Not a "
-    with pytest.raises(HistoryError, match=rule + r"directory\. .* set history\.folder"):
-        Spool(tmp_path / "file", "e")
 
 
 def ingest(bench: Bench, *left: str) -> None:
@@ -302,13 +243,17 @@ def test_a_full_spool_keeps_no_coverage_whose_windows_it_drops(
 
 
 def test_rows_given_up_for_memory_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench(tmp_path, max_pending=1)
+    """What is kept is so many windows: readers that change with each of them take no place."""
+    bench = Bench(tmp_path, kept_seconds=600.0)
     (bench.folder / "spool").rename(bench.folder / "moved")
     bench.poll()
-    for _ in range(3):
+    for number in range(4):
+        assert "are lost" not in caplog.text or number > 2
+        groups = {f"group-{number}": Group(GroupState.STABLE, 1, {}, frozenset({"orders"}))}
+        bench.history.take_sweep(sweep_of("c", groups, ["orders", "idle"]))
         bench.poll(after=300.0, gained=1)
-    assert "the buffer in memory is full, the oldest rows are lost: 2 of inventory" in caplog.text
-    assert "the oldest rows are lost: 1 of coverage, 1 of windows" in caplog.text
+    assert "the oldest rows are lost: 1 of coverage, 2 of inventory, 2 of relations" in caplog.text
+    assert "the oldest rows are lost: 1 of coverage, 1 of relations, 1 of windows" in caplog.text
     assert bench.counted("windows_dropped") == {"unwritable": 1}
 
 
@@ -377,6 +322,18 @@ def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: B
         assert row["resolution_seconds"] >= 30.0
     observed = [row["observed_at"] for row in bench.rows("inventory") if row["topic"] == "orders"]
     assert [row["window_start"] for row in coverage if row["window_start"] in observed] == observed, "first polls only"
+
+
+def test_a_clock_that_was_far_ahead_proves_silences_again_once_it_is_right(bench: Bench) -> None:
+    bench.clock.set_by = 60 * 86_400.0
+    bench.polls(0, 1)
+    bench.clock.set_by = 0.0
+    bench.polls(0, 1, 1)
+    bench.flush()
+    right = [row for row in bench.rows("coverage") if row["window_start"].timestamp() < bench.clock.time]
+    assert right and all(row["last_good_poll"] is not None for row in right)
+    listed = {row["observed_at"].timestamp() for row in bench.rows("inventory") if row["topic"] == "orders"}
+    assert min(listed) < bench.clock.time, "and lists partitions again"
 
 
 def test_an_exporter_restarted_with_its_clock_set_back_replaces_no_file(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Which folder a path or URI names, and what a storage says that fails."""
 
 import errno
+import os
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -9,6 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from pyarrow.fs import GcsFileSystem
 
+from exporter.history.spool import HistoryError, Spool
 from exporter.settings.errors import SettingsError
 from exporter.settings.load import load_settings
 from exporter.storage import files
@@ -86,3 +88,11 @@ def test_what_google_answers_is_an_error_of_the_storage(
         operation(refusing)
     assert failed.value.errno == errno.EIO
     assert "hidden" not in str(failed.value)
+
+
+def test_a_folder_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    user, at = rf"\(user id {os.getuid()}\)", re.escape(repr(str(tmp_path / "file" / "spool" / "windows")))
+    rule = rf"history\.folder .*file' must be a folder that this process {user} can write to, and {at} is not: Not a "
+    with pytest.raises(HistoryError, match=rule + r"directory\. .* set history\.folder"):
+        Spool(tmp_path / "file", "e")
