@@ -72,7 +72,8 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
         """Return the pair."""
         name, equals, setting = str(value).partition("=")
         if not name.startswith("spark.") or not equals:
-            self.fail(f"must be spark.NAME=VALUE, got {value!r}", param, ctx)
+            # The value may be a secret, and so may a text without a name.
+            self.fail(f"must be spark.NAME=VALUE, got {f'{name}=...' if equals else 'a text without ='}", param, ctx)
         return name, setting
 
 

@@ -48,7 +48,7 @@ class Progress:
             over.set()
             printer.join()
 
-    def done(self, text: str) -> None:
+    def finish(self, text: str) -> None:
         """Print that all is done, and how long it took in total."""
         _print_line("done", self._began, text)
 

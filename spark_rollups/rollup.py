@@ -113,7 +113,7 @@ class _Run:
         for refusal in refusals:
             click.echo(f"quarantine: {refusal}", err=True)
         quarantine = self._history / "quarantine"
-        progress.done(f"{len(refusals)} refusals, see {quarantine}" if refusals else str(tables.folder))
+        progress.finish(f"{len(refusals)} refusals, see {quarantine}" if refusals else str(tables.folder))
 
     def _ingested(self) -> Sequence[ingest.IngestResult]:
         taken = []

@@ -61,7 +61,9 @@ def read_facts(tables: Tables, until: datetime) -> Facts | None:
     if not runs:
         return None
     as_of = runs[-1]
-    week_ago_as_of = max((run for run in runs if as_of - WEEK - DAY <= run <= as_of - WEEK), default=None)
+    # A daily run begins some seconds, or retries, earlier or later than that of a week ago.
+    near = [run for run in runs if abs(run - (as_of - WEEK)) <= DAY]
+    week_ago_as_of = min(near, key=lambda run: abs(run - (as_of - WEEK)), default=None)
     judged = _judged(verdicts, as_of, week_ago_as_of)
     clusters_seen, days_seen = read_coverage(tables.read("coverage"), as_of, {row.cluster for row in judged})
     judged = add_charts(judged, tables.read("daily"), days_seen, as_of)
@@ -101,7 +103,8 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
         )
     )
     same = [F.col(name).eqNullSafe(F.col(f"was_{name}")) for name in STREAM]
-    revived = ~dead & (F.col("last_advance") > F.col("was.last_advance"))
+    # Of what was dead by the age of its newest record no advance is known.
+    revived = ~dead & (F.col("last_advance") > F.coalesce("was.last_advance", "was.as_of"))
     rows = (
         verdicts.where(F.col("as_of") == F.lit(as_of))
         .select(*_COLUMNS)

@@ -135,8 +135,12 @@ def test_a_folder_that_cannot_be_written_is_named(spark: SparkSession, history: 
 
 
 def test_only_an_advance_of_the_same_topic_is_a_revival(spark: SparkSession, tmp_path: Path) -> None:
-    """A new topic of the old name, and a changed verdict on the same silence, revive nothing."""
-    dead: dict[str, Any] = {"as_of": WEEK_AGO, "silent": 2 * DAY}
+    """A new topic of the old name, and a changed verdict on the same silence, revive nothing.
+
+    What was dead by the age of its newest record has no last advance then. Runs of each day begin seconds apart.
+    """
+    dead: dict[str, Any] = {"as_of": WEEK_AGO + timedelta(seconds=20), "silent": 2 * DAY}
+    by_age = {"last_advance": None, "silence_seconds": None}
     write_table(
         spark,
         tmp_path,
@@ -146,14 +150,20 @@ def test_only_an_advance_of_the_same_topic_is_a_revival(spark: SparkSession, tmp
             *topic("other-limit", "dead", **dead),
             *topic("back-again", "dead", topic_id=None, **dead),
             *topic("back-but-quiet", "dead", **dead),
+            *topic("abandoned-and-back", "retired", **dead, **by_age),
+            *topic("abandoned", "retired", **dead, **by_age),
             *topic("made-again", "live", topic_id="new"),
+            *topic("abandoned-and-back", "live"),
+            *topic("abandoned", "retired", **by_age),
             *topic("other-limit", "quiet", silent=9 * DAY, limit=20 * DAY),
             *topic("back-again", "live", topic_id=None),
             *topic("back-but-quiet", "suspect", silent=DAY),
         ],
     )
     _, folder = write_report(Tables(spark, tmp_path), as_of=None)
-    assert topics(folder) == {"suspect": ["back-but-quiet"], "revived": ["back-again"]}
+    found = topics(folder)
+    assert (found["suspect"], sorted(found["revived"])) == (["back-but-quiet"], ["abandoned-and-back", "back-again"])
+    assert json.loads(text(folder / JSON))["week_ago_as_of"] is not None
 
 
 def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) -> None:

@@ -137,6 +137,7 @@ def test_where_nothing_is_in_force_the_line_says_so() -> None:
     assert line(None, silence, LAST + HOUR) == expected
     broken = replace(BUSY, log_spread=-1.0)
     assert line(broken, silence, LAST + HOUR).endswith("; learning: what is published of it cannot be used")
+    assert line(BUSY, None, LAST + HOUR) == "learning: not all of it read since this exporter started"
 
 
 def test_a_stream_that_cannot_be_read_is_silent_as_long_as_polls_prove_it() -> None:

@@ -45,7 +45,7 @@ NO_MOMENT = "must be an ISO 8601 moment such as 2026-03-03T12:00:00Z, got"
         ("--as-of", "10000-01-01", NO_MOMENT),
         ("--as-of", "yesterday", NO_MOMENT),
         ("--as-of", "2999-01-01", "must not lie in the future, got '2999-01-01'"),
-        ("--conf", "memory=1g", "must be spark.NAME=VALUE, got 'memory=1g'"),
+        ("--conf", "memory=1g", "must be spark.NAME=VALUE, got memory=..."),
         ("--zone", "Berlin", "must be a time zone such as Europe/Berlin, got 'Berlin'"),
         ("--overrides", '[{"topics": "orders", "max_silence": "2h"}]', "0.max_silence: Unexpected keyword argument"),
         (

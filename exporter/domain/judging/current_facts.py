@@ -18,6 +18,7 @@ from exporter.domain.judging.gap_law import DEAD_AFTER_SECONDS, SUSPECT_AFTER_SE
 from exporter.domain.judging.stream_facts import StreamFacts
 from exporter.domain.polls.metadata import TopicConfig
 from exporter.domain.polls.readings import Reading, State, TopicPartition
+from exporter.domain.polls.silence import Silence
 from exporter.domain.polls.table import STATES, Snapshot
 from exporter.domain.replicas.comparison import REASONS_NOT_COMPARED, REPLICA_STATES, Comparison
 from exporter.domain.scoring.calibration import PARTITION, TOPIC
@@ -107,9 +108,9 @@ def find_facts(one: ClusterFacts, rows: Sequence[int], *, topics: bool) -> list[
                 missed_slots=replace_nan(missed),
                 silence_score=replace_nan(score),
                 override=overrides[at],
-                unused=None if overrides[at] is not None else _why_unused(verdict, expectation, known["state"]),
+                unused=None if overrides[at] is not None else _why_unused(verdict, expectation, known, silence),
                 silence=silence,
-                unreadable_since=proved if known["state"] is State.UNREADABLE else None,
+                unreadable_since=proved if known["state"] is State.UNREADABLE and silence is not None else None,
                 follows=followed.get(rows[at]),
                 **known,
             )
@@ -126,9 +127,15 @@ def _followed(one: ClusterFacts, rows: Sequence[int]) -> dict[int, StreamFacts]:
     return {row: topics[number] for row, number in zip(follow, of, strict=True)}
 
 
-def _why_unused(verdict: Verdict, expectation: Expectation | None, state: State | None) -> str | None:
-    if verdict is not Verdict.LEARNING or state in (State.NEVER_WRITTEN, State.EMPTY):
+def _why_unused(
+    verdict: Verdict, expectation: Expectation | None, known: Mapping[str, Any], silence: Silence | None
+) -> str | None:
+    if verdict is not Verdict.LEARNING or known["state"] in (State.NEVER_WRITTEN, State.EMPTY):
         return None
+    if silence is None:
+        reason = f" ({known['reason']})" if known.get("reason") else ""
+        what = "not read" if "partition" in known else "not all of it read"
+        return f"{what} since this exporter started{reason}"
     if expectation is None:
         return "no expectation of it is in force"
     return None if expectation.rule == NO_RULE else "what is published of it cannot be used"

@@ -223,7 +223,7 @@ class PastWeeks:
         """Return one silence without missed slots for each day that had any, in the weeks of its baseline."""
         return self._none[(self._none_ended >= week - WEEKS) & (self._none_ended < week)]
 
-    def inside(self, week: int) -> Integers | None:
+    def find_longest_inside(self, week: int) -> Integers | None:
         """Return the longest silence inside each hour of these weeks, in slots; None if slots are hours."""
         if self._inside is None:
             return None
@@ -317,7 +317,7 @@ class _ScoredWeeks:
         # Silences that last as the week begins count with their length at that time.
         self._note_largest(place[lasting.stream], lasting.end - lasting.since, lasting.end)
         score_silences(none, none.end, np.zeros(len(none.stream)))
-        inside = history.inside(week)
+        inside = history.find_longest_inside(week)
         if inside is not None:
             self._score_inside(inside[place >= 0], active, others, step, by_day, slot, begin)
         self.by_day = np.where(np.isfinite(by_day), by_day, np.nan).reshape(count, WEEKS, _WEEK_DAYS)
