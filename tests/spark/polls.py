@@ -32,7 +32,7 @@ def run_exporter(
     # Polls of days follow each other in seconds here, faster than the thread that writes them on an idle machine.
     given = {"window_seconds": 1800.0, "poll_interval_seconds": pace, "kept_seconds": 1e9}
     spool, own = Spool(world.history, exporter), SelfMetrics("0")
-    history = History(world.cluster, spool, exporter=exporter, own=own, last=last, **given)  # type: ignore[arg-type]
+    history = History(world.cluster, spool, exporter=exporter, own=own, last=last, **given)
     poller = Poller(world.cluster, source, [history], clock, state=last)
     left = dict(steps or {})
     while clock.time < until:

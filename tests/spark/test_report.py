@@ -140,7 +140,7 @@ def test_only_an_advance_of_the_same_topic_is_a_revival(spark: SparkSession, tmp
     What was dead by the age of its newest record has no last advance then. Runs of each day begin seconds apart.
     """
     dead: dict[str, Any] = {"as_of": WEEK_AGO + timedelta(seconds=20), "silent": 2 * DAY}
-    by_age = {"last_advance": None, "silence_seconds": None}
+    by_age: dict[str, Any] = {"last_advance": None, "silence_seconds": None}
     write_table(
         spark,
         tmp_path,
