@@ -95,9 +95,9 @@ class TopicPasts:
         self.searched[topics] = np.bincount(number, minlength=len(topics))
         self.looked_back[topics] = self.failed[topics] == ANSWERED
         self.longest_silence[topics] = _longest_silences(hours, len(topics))
-        sticks, row = _baselines(hours, last)
+        learned, row = _baselines(hours, last)
         streams = self._streams(topics, last, hours)
-        judged = Verdicts(streams, sticks, row, self._clock.now(), overrides=self._overrides)
+        judged = Verdicts(streams, learned, row, self._clock.now(), overrides=self._overrides)
         longest = self.longest_silence[topics]
         self.verdict[topics], self.evidence[topics] = spare_earlier_silences(judged, longest, last)
         self._if_held[topics] = judged.evidence_if_held
@@ -165,7 +165,6 @@ class TopicPasts:
         """Return topics as the streams that verdicts are about, with no partition beside them."""
         count = len(topics)
         names = [self._layout.topics[number] for number in topics.tolist()]
-        configs = [self._metadata.topics[name].config for name in names]
         active = hours[hours.active]
         known_since = np.full(count, np.inf)
         np.minimum.at(known_since, active.stream, active.first / SECOND)
@@ -176,7 +175,6 @@ class TopicPasts:
             name=objects(names),
             topic_id=objects([self._metadata.topics[name].topic_id for name in names]),
             state=objects([State.OBSERVED.value] * count),
-            timestamp_type=objects([None if one is None else one.timestamp_type for one in configs]),
             observed_until=np.full(count, self._clock.now()),
             last_advance=last,
             known_since=np.where(np.isinf(known_since), np.nan, known_since),
@@ -238,6 +236,6 @@ def _baselines(hours: Hours, last: Floats) -> tuple[Baselines, Rows]:
     week = week_of(last)
     made = [one for each in np.unique(week).tolist() for one in baselines(hours[week[hours.stream] == each], [each])]
     row = np.full(len(last), -1, np.intp)
-    sticks = Baselines.concatenate(made) if made else Baselines.make_empty()
-    row[sticks.stream] = np.arange(len(sticks))
-    return sticks, row
+    learned = Baselines.concatenate(made) if made else Baselines.make_empty()
+    row[learned.stream] = np.arange(len(learned))
+    return learned, row

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self, TextIO
 from urllib.parse import quote
@@ -11,7 +11,6 @@ from urllib.parse import quote
 from exporter.commands.api_client import Access, ApiClient, ApiError, NotFoundError, exporter_here
 from exporter.commands.explanation import explain, explain_changes
 from exporter.domain.judging.current_facts import describe_expectation, make_record
-from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.history.published import ExpectationsError, TopicRow, TopicRows, is_in_force, read_topic_rows
 from exporter.settings.schema import Settings
 from exporter.web.config_file import WebConfigError
@@ -137,7 +136,6 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
         partitions = f"{numbers[0]} to {numbers[-1]}" if numbers else "not published"
         raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {partitions}")
     usable = is_in_force(published.published.as_of, time.time(), settings.expectations.max_age)
-    alarms = published.published.past_alarms.get(TOPIC if subject.partition is None else PARTITION)
     listed = numbers if subject.partition is None else []
     return make_record(
         cluster,
@@ -149,7 +147,6 @@ def _read_published(published: TopicRows, subject: Subject, settings: Settings, 
         observed_until=_seconds(row.further.get("observed_until")),
         owner=settings.make_owners().get(cluster, subject.topic),
         expectation=describe_expectation(row.expectation, published.published.published_at, in_force=usable),
-        past_alarms=None if alarms is None else asdict(alarms),
         partitions=[{"partition": number, **_published_verdict(rows[number])} for number in listed],
     )
 

@@ -263,7 +263,6 @@ class Monitor:
                     partial(self._overrides.get, name, now=now),
                     None if published is None else published.published_at,
                     self._in_force(now),
-                    {} if published is None else published.past_alarms,
                     [series.comparison for (_, target), series in replicas.items() if target == name],
                 )
             )

@@ -35,7 +35,7 @@ AHEAD_MICROS = DAY_HOURS * HOUR_MICROS
 """Largest lead of a row, in microseconds, over the moment that is judged. A later row is from a clock that was ahead,
 and proves nothing."""
 
-_LISTING = ("state", "reason", "timestamp_type", "max_timestamp", "leader", "owner", "deleted", "latest_offset")
+_LISTING = ("state", "reason", "max_timestamp", "leader", "owner", "deleted", "latest_offset")
 
 
 def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:

@@ -35,7 +35,7 @@ WINDOWS = (
     *("polls_ok", "reason"),
 )
 LISTINGS = (
-    *(*KEY, "exporter", "source", "observed_at", "latest_offset", "reason", "deleted", "state", "timestamp_type"),
+    *(*KEY, "exporter", "source", "observed_at", "latest_offset", "reason", "deleted", "state"),
     *("max_timestamp", "leader", "owner"),
 )
 KNOWN_DAYS = ("date", "counted", "hour_records", "offset_before", "advance_before", "slots_before")

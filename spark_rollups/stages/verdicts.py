@@ -140,8 +140,8 @@ def hold_incidents(rows: DataFrame) -> DataFrame:
 def judge_batch(streams: pa.Table, learned: pa.Table, *, rule: Rule, schema: pa.Schema) -> pa.Table:
     """Return the rows of JUDGED of a batch of whole topics; ``learned`` are their baselines and recent days."""
     is_baseline = pc.is_valid(column(learned, "week"))
-    baselines, days = learned.filter(is_baseline), learned.filter(pc.invert(is_baseline))
-    names = Names(streams, baselines, days)
+    baseline_rows, days = learned.filter(is_baseline), learned.filter(pc.invert(is_baseline))
+    names = Names(streams, baseline_rows, days)
     row = np.full(len(names), UNKNOWN, np.intp)
     row[names.rows[0]] = np.arange(streams.num_rows)
     there = _existing(streams, names, row, rule)
@@ -153,16 +153,16 @@ def judge_batch(streams: pa.Table, learned: pa.Table, *, rule: Rule, schema: pa.
     topics = _streams(streams, names, whole, row, np.arange(len(whole)), rule)
     subjects = add_topics(partitions, topics)
     number = np.concatenate([np.flatnonzero(there), whole])
-    sticks = baselines_from(baselines, names.rows[1])
-    in_force = _in_force(sticks, number, subjects.last_advance)
+    baselines = baselines_from(baseline_rows, names.rows[1])
+    in_force = _in_force(baselines, number, subjects.last_advance)
     if days.num_rows:
         hours = hours_from(days, names.rows[2])
-        sticks = add_recent_pauses(sticks, np.unique(in_force[in_force >= 0]), hours, rule.as_of)
-    found = Verdicts(subjects, sticks, in_force, rule.as_of, rule.thresholds, rule.overrides)
+        baselines = add_recent_pauses(baselines, np.unique(in_force[in_force >= 0]), hours, rule.as_of)
+    found = Verdicts(subjects, baselines, in_force, rule.as_of, rule.thresholds, rule.overrides)
     return table_of(
         {
-            **_columns(names, number, subjects, found, in_force, baselines),
-            "pause_slots": numbers(np.append(sticks.pause, np.nan)[in_force]),
+            **_columns(names, number, subjects, found, in_force, baseline_rows),
+            "pause_slots": numbers(np.append(baselines.pause, np.nan)[in_force]),
             "as_of": moments(np.full(len(subjects), rule.as_of)),
         },
         schema,
@@ -215,7 +215,6 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         leader=values_of("leader", integers, NO_LEADER).astype(np.int32),
         state=np.where(unread, State.UNREADABLE.value, state),
         reason=np.where(unread, values_of("unreadable_reason", texts, None), values_of("reason", texts, None)),
-        timestamp_type=values_of("timestamp_type", texts, None),
         observed_until=until,
         unreadable_since=np.where(unread, since, np.nan),
         last_advance=last,
@@ -231,8 +230,8 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     )
 
 
-def _in_force(sticks: Baselines, number: Rows, last_advance: Any) -> Rows:
-    return sticks.find_rows(number, week_of(np.nan_to_num(last_advance, nan=-1.0)))
+def _in_force(baselines: Baselines, number: Rows, last_advance: Any) -> Rows:
+    return baselines.find_rows(number, week_of(np.nan_to_num(last_advance, nan=-1.0)))
 
 
 def _columns(
@@ -243,15 +242,15 @@ def _columns(
     row: Rows,
     baselines: pa.Table,
 ) -> dict[str, Any]:
-    sticked = pa.array(row, pa.int64(), mask=row < 0)
+    taken = pa.array(row, pa.int64(), mask=row < 0)
 
     def take_baseline(name: str) -> pa.Array:
-        return column(baselines, name).take(sticked)
+        return column(baselines, name).take(taken)
 
-    clocked = pc.if_else(pc.is_valid(take_baseline("log_mean")), sticked, None)
+    clocked = pc.if_else(pc.is_valid(take_baseline("log_mean")), taken, None)
     return {
         **names.get(number),
-        **{name: pa.array(getattr(subjects, name), pa.string()) for name in ("state", "reason", "timestamp_type")},
+        **{name: pa.array(getattr(subjects, name), pa.string()) for name in ("state", "reason")},
         **{name: moments(getattr(subjects, name)) for name in ("last_advance", "observed_until", "polled_from")},
         **{name: getattr(subjects, name) for name in ("records_7d", "leader")},
         **{name: take_baseline(name) for name in _OF_BASELINE},

@@ -139,7 +139,6 @@ STREAMS = StructType(
         nullable("deleted", FLAG),
         nullable("state", TEXT),
         nullable("reason", TEXT),
-        nullable("timestamp_type", TEXT),
         nullable("max_timestamp", TIME),
         nullable("leader", ID),
         nullable("latest_offset", COUNT),
@@ -236,7 +235,6 @@ CALIBRATION = StructType(
         nullable("promised", SECONDS),
         make_required("suspect_score", SECONDS),
         make_required("dead_score", SECONDS),
-        make_required("fitted_topic_weeks", COUNT),
         make_required("judged_topic_weeks", COUNT),
         make_required("false_alarms", COUNT),
         nullable("realised", SECONDS),
@@ -244,8 +242,6 @@ CALIBRATION = StructType(
         nullable("realised_high", SECONDS),
         nullable("outages", COUNT),
         nullable("outages_alarmed", COUNT),
-        nullable("alarms_a_week", SECONDS),
-        nullable("outages_seen", SECONDS),
         nullable("topics", COUNT),
     ]
 )
@@ -254,7 +250,6 @@ CALIBRATION = StructType(
 Rates are false alarms per 1,000 topic-weeks; ``promised`` is null while the prior decides more than the fleet's own
 topic-weeks. ``realised_low`` and ``realised_high`` bound the rate behind ``false_alarms`` with 95 % confidence.
 ``outages`` are those that were repaired and had an unusual score, ``outages_alarmed`` those of them called dead.
-``alarms_a_week`` and ``outages_seen``, a share of ``outages``, are what the present threshold would have given.
 ``topics`` is the size of the fleet, which converts a rate to a number a week.
 """
 
@@ -268,7 +263,6 @@ VERDICTS = StructType(
         make_required("verdict", TEXT),
         nullable("state", TEXT),
         nullable("reason", TEXT),
-        nullable("timestamp_type", TEXT),
         nullable("last_advance", TIME),
         nullable("observed_until", TIME),
         nullable("polled_from", TIME),

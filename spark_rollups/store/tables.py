@@ -61,7 +61,7 @@ SCHEMAS: Mapping[str, StructType] = {
 }
 """The columns of each table."""
 
-LAYOUT = 7
+LAYOUT = 8
 """The layout of the tables, and of what is noted beside them. A release reads its own alone."""
 
 _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}

@@ -61,10 +61,7 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     judged, now = spark.createDataFrame([], JUDGED), moment(at(1))
     wrong = now + timedelta(hours=hours)
     assert publish(judged, tmp_path, as_of=wrong, published_at=wrong, calibrated=())
-    calibrated = [
-        Calibration(3, 1200, kind=kind, suspect_score=2.5, dead_score=4.5, fitted_topic_weeks=0)
-        for kind in ("topic", "partition")
-    ]
+    calibrated = [Calibration(3, 1200, kind=kind, suspect_score=2.5, dead_score=4.5) for kind in ("topic", "partition")]
     name = publish(judged, tmp_path, as_of=now, published_at=now, calibrated=calibrated)
     assert (name is not None) == replaced
     counted = PastAlarms(3, 1200, 0, 0)

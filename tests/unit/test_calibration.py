@@ -90,7 +90,7 @@ def test_the_rate_that_past_thresholds_gave_is_at_most_the_promised_one(false_al
     """Each week judged by what was fitted before it: realised over promised is near one, and says how surely."""
     found = of(TOPIC, drawn(1000, 52), false_alarms)
     assert found.promised == false_alarms / 2
-    assert found.topic_weeks == found.fitted_topic_weeks == 26_000
+    assert found.topic_weeks == 26_000
     assert found.realised is not None and found.interval is not None
     assert found.interval[0] <= 1.1 * found.promised and found.realised >= 0.5 * found.promised
     assert found.threshold.suspect < found.threshold.dead
@@ -101,24 +101,9 @@ def test_a_fleet_without_a_past_is_judged_by_the_prior() -> None:
     assert (nothing.realised, nothing.interval, nothing.promised) == (None, None, None)
     assert nothing.threshold.suspect == pytest.approx(2.4) and nothing.threshold.dead == pytest.approx(3.85)
     week_by_week = [of(TOPIC, drawn(50, weeks), 2.0) for weeks in range(1, 13)]
-    assert [one.promised is not None for one in week_by_week] == [one.fitted_topic_weeks >= 300 for one in week_by_week]
+    assert [one.promised is not None for one in week_by_week] == [one.topic_weeks >= 300 for one in week_by_week]
     steps = np.diff([nothing.threshold.dead, *(one.threshold.dead for one in week_by_week)])
     assert abs(steps).max() < 0.5, "no cliff where the fleet's own weeks take over"
-
-
-def test_what_the_present_threshold_would_have_given_is_counted() -> None:
-    """Ten silences a week that score 9 and ten that score 2.1: ten alarms a week, and the outages seen."""
-    rows = [
-        (TOPIC, "prod", topic, week, 9.0 + topic / 10 if topic < 10 else 2.1)
-        for week in range(NOW - 20, NOW)
-        for topic in range(20)
-    ]
-    found = of(TOPIC, silences(rows, {(TOPIC, "prod", week): 1000 for week in range(NOW - 20, NOW)}))
-    assert 2.1 < found.threshold.dead < 9.0
-    assert found.alarms_a_week == pytest.approx(10.0)
-    assert found.outages_seen is not None and found.outages_seen > 0.9
-    nothing = of(TOPIC, silences([], {}))
-    assert (nothing.alarms_a_week, nothing.outages_seen) == (None, None)
 
 
 def test_repaired_outages_do_not_make_a_fleet_blind() -> None:
@@ -231,10 +216,8 @@ def test_known_outages_are_counted_and_the_threshold_is_what_it_is_without_them(
     assert after.threshold == before.threshold
     assert (after.false_alarms, after.topic_weeks) == (before.false_alarms, before.topic_weeks)
     assert (after.outages - before.outages, after.outages_alarmed - before.outages_alarmed) == (3, 2)
-    assert before.alarms_a_week is not None and after.alarms_a_week is not None
-    assert after.alarms_a_week == pytest.approx(before.alarms_a_week + 2 / 26)
     partitions = of(PARTITION, with_outages)
-    assert (partitions.outages, partitions.outages_alarmed, partitions.outages_seen) == (1, 1, 1.0)
+    assert (partitions.outages, partitions.outages_alarmed) == (1, 1)
 
 
 def test_the_documentation_gives_the_shipped_prior_and_its_thresholds() -> None:

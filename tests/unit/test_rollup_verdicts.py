@@ -57,7 +57,6 @@ def streams(
         partition=np.array(partitions),
         leader=1,
         state=objects([state.value for state in states or [State.OBSERVED] * count]),
-        timestamp_type="CreateTime",
         observed_until=np.array(until),
         last_advance=advance,
         known_since=advance - 5 * DAY,

@@ -70,7 +70,7 @@ def publish(*rows: Expectation) -> Publication:
         NOW - HOUR + 60,
         {"topic": 2.0, "partition": 2.0},
         table_of(rows),
-        {"topic": PastAlarms(6, 24_000, 40, 25, 1.2, 0.6, 900, 0.5), "partition": PastAlarms(0, 0)},
+        {"topic": PastAlarms(6, 24_000, 40, 25, 900, 0.5), "partition": PastAlarms(0, 0)},
     )
 
 

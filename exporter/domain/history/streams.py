@@ -35,7 +35,6 @@ class Streams(ColumnSet):
     """-1: none."""
     state: Strings
     reason: Strings
-    timestamp_type: Strings
     observed_until: Floats
     unreadable_since: Floats
     last_advance: Floats
@@ -78,10 +77,7 @@ def add_topics(partitions: Streams, topics: Streams) -> Streams:
     for one in _SAME_STATE:
         state[only(one)] = one.value
     unreadable = only(State.UNREADABLE)
-    reasons, types = (
-        [max((one for one in some if one is not None), default=None) for some in np.split(texts, at[1:])]
-        for texts in (mine.reason, mine.timestamp_type)
-    )
+    reasons = [max(filter(None, some), default=None) for some in np.split(mine.reason, at[1:])]
     since, last = np.fmin.reduceat(mine.unreadable_since, at), np.fmax.reduceat(mine.last_advance, at)
     # A partition whose newest record has no proved age leaves the age of its topic unknown.
     no_records = np.isin(mine.state.astype(str), (State.NEVER_WRITTEN, State.EMPTY))
@@ -95,7 +91,6 @@ def add_topics(partitions: Streams, topics: Streams) -> Streams:
         leader=np.full(len(at), -1, np.int32),
         state=state,
         reason=objects([reason if one else None for reason, one in zip(reasons, unreadable.tolist(), strict=True)]),
-        timestamp_type=objects(types),
         # One partition that was never read leaves nothing proved of its topic but that others advanced.
         observed_until=np.where(np.isnan(until), last, until),
         unreadable_since=np.where(unreadable, since, np.nan),

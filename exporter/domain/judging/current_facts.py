@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,6 @@ from exporter.domain.polls.readings import Reading, State, TopicPartition
 from exporter.domain.polls.silence import Silence
 from exporter.domain.polls.table import STATES, Snapshot
 from exporter.domain.replicas.comparison import REASONS_NOT_COMPARED, REPLICA_STATES, Comparison
-from exporter.domain.scoring.calibration import PARTITION, TOPIC
-from exporter.domain.scoring.thresholds import PastAlarms
 from exporter.domain.verdicts import (
     HISTORY_FACTS,
     NO_RULE,
@@ -49,8 +47,6 @@ class ClusterFacts:
     override: Callable[[str], TopicOverride | None] = lambda _: None
     published_at: float | None = None
     in_force: bool = False
-    past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
-    """Past alarms of the thresholds, by kind of stream."""
     comparisons: Sequence[Comparison] = ()
     """Of its topics that are replicas with their sources in other clusters."""
 
@@ -193,7 +189,7 @@ def make_record(cluster: str, topic: str, partition: int | None, **known: Any) -
     """Return a record of a topic or partition, as values for JSON; what is not ``known`` is None or empty."""
     unknown = (
         *("suspect_from", "retired_from", "missed_slots", "observed_until", "last_record", "reading", "owner"),
-        *("override", "config", "expectation", "groups", "groups_unknown", "log_bytes", "disk_bytes", "past_alarms"),
+        *("override", "config", "expectation", "groups", "groups_unknown", "log_bytes", "disk_bytes"),
     )
     empty = {"other_groups": [], "all_groups_known": False, "replica_of": [], "partitions": []}
     key = {"cluster": cluster, "topic": topic, "partition": partition}
@@ -222,7 +218,6 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
     judged, expected = facts.follows or facts, int(found.expected[row + len(found.layout) * (partition is None)])
     published = None if expected < 0 else found.expectations.table.row(expected)
     log_bytes, disk_bytes = one.snapshot.inspected.find_sizes(topic, partition)
-    alarms = one.past_alarms.get(TOPIC if partition is None else PARTITION)
     return make_record(
         one.cluster,
         topic,
@@ -250,7 +245,6 @@ def explain_subject(one: ClusterFacts, topic: str, partition: int | None) -> dic
             for compared in one.comparisons
             for source, copies in compared.find_copies(topic, partition).items()
         ],
-        past_alarms=None if alarms is None else asdict(alarms),
         partitions=[{"partition": each.partition, **describe_verdict(each)} for each in of_partitions],
     )
 

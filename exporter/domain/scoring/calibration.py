@@ -83,7 +83,6 @@ class Calibration(PastAlarms):
     kind: str
     suspect_score: float
     dead_score: float
-    fitted_topic_weeks: int
 
     @property
     def threshold(self) -> Threshold:
@@ -272,39 +271,33 @@ def _within_a_day(overdue: NDArray[np.float64], topics: NDArray[np.int64]) -> Fl
 
 def _calibration(unusual: Unusual, kind: str, now: int, allowed: float) -> Calibration:
     (alone, counted), labelled = select_alone(unusual, kind), _labelled(unusual, kind)
-    judged, spanned, worst, alarmed = 0, 0, [np.empty(0)], [np.empty(0, bool)]
-    known, known_alarmed = [np.empty(0)], 0
+    judged, worst, alarmed = 0, [np.empty(0)], [np.empty(0, bool)]
+    known, known_alarmed = 0, 0
     for week in range(now - FITTED_WEEKS, now):
         in_outages = labelled.find_worst(week, week + 1, now)
         if counted[week] or len(in_outages):
             judged += counted[week]
-            spanned += 1
             dead = fit_threshold(fit(*evidence(alone, counted, week)), allowed).dead
             worst.append(alone.find_worst(week, week + 1, now))
             alarmed.append(worst[-1] > dead)
-            known.append(in_outages)
+            known += len(in_outages)
             known_alarmed += int((in_outages > dead).sum())
-    scores, called_dead, in_outages = map(np.concatenate, (worst, alarmed, known))
+    scores, called_dead = map(np.concatenate, (worst, alarmed))
     past, fitted = evidence(alone, counted, now)
     present = fit(past, fitted)
     pauses = present.pause(scores)
     threshold = fit_threshold(present, allowed)
     expected = float(present.false_alarms(np.array([threshold.dead]))[0])
-    beyond, known_beyond = scores > threshold.dead, int((in_outages > threshold.dead).sum())
-    outages = float((1 - pauses).sum()) + len(in_outages)
     false_alarms = round(float(pauses[called_dead].sum()))
     return Calibration(
         false_alarms,
         judged,
-        round(outages),
+        round(float((1 - pauses).sum())) + known,
         int(called_dead.sum()) - false_alarms + known_alarmed,
-        float(beyond.sum() + known_beyond) / spanned if spanned else None,
-        (float((1 - pauses)[beyond].sum()) + known_beyond) / outages if round(outages) else None,
         promised=max(allowed, 1000 * expected / DECIDED) if fitted >= PRIOR_TOPIC_WEEKS else None,
         kind=kind,
         suspect_score=threshold.suspect,
         dead_score=threshold.dead,
-        fitted_topic_weeks=fitted,
     )
 
 

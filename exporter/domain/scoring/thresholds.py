@@ -50,13 +50,6 @@ class PastAlarms:
     """Outages that were repaired."""
     outages_alarmed: int = 0
     """Repaired outages that had the verdict dead."""
-    alarms_a_week: float | None = None
-    """Alarms to expect, false or in outages: past silences a week that the present threshold calls dead.
-
-    None where nothing was judged.
-    """
-    outages_seen: float | None = None
-    """The share of repaired outages that the present threshold calls dead, None where there were none."""
     topics: int | None = None
     """The size of the fleet: topics that count in a week. It converts rates to numbers a week."""
     promised: float | None = None
