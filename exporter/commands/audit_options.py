@@ -35,7 +35,7 @@ _STYLES = ("table", "json", "html")
 @click.option("--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of standard output.")
 @click.option("-v", "--verbose", is_flag=True, help="The evidence for each topic, below it.")
 def audit(config: Path | None, bootstrap_server: str | None, cluster: str | None, **wanted: Any) -> int:
-    """Say which topics are abandoned, at first sight.
+    """List abandoned topics after one look at the brokers.
 
     Examples:
       topic-liveness audit --bootstrap-server localhost:9092

@@ -13,7 +13,7 @@ from exporter.storage.files import Location, parse_location
 
 def _spark_job(command: Command) -> Command:
     history = click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
-    as_of = click.option("--as-of", metavar="TIME", help="Judge as of this ISO 8601 moment; else now.")
+    as_of = click.option("--as-of", metavar="TIME", help="The verdicts as of this ISO 8601 moment; else now.")
     master = click.option("--master", metavar="URL", help="Where Spark runs; else rollup.master (local[*]).")
     arguments = click.argument("job_options", nargs=-1, type=click.UNPROCESSED)
     return config_option(history(as_of(master(arguments(command)))))
@@ -116,7 +116,7 @@ def deliver(config: Path | None, history: str | None, folder: Location | None) -
       topic-liveness deliver --config prod.yaml --report reports/
 
     Sends to delivery.recipients, and notes in deliveries.json, beside the report, who got
-    it. Nobody gets it twice, unless that file is removed. Needs no Spark.
+    it. Only a server that answers late, or a kill, makes a second message. Starts no Spark.
     Exit codes: 0 everybody has it, 1 somebody does not, 2 could not start, 130
     interrupted, 143 ended by SIGTERM.
     """

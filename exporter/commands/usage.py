@@ -47,7 +47,9 @@ Completion with the Tab key, in ~/.bashrc (zsh, fish: zsh_source, fish_source):
 
 """
 
-OVERVIEW = f"{_EXAMPLES}Exit codes of every command:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
+_CODES = "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
+
+OVERVIEW = f"{_EXAMPLES}Exit codes of every command (serve ends with 0 at a signal):\n{_CODES}"
 
 
 OFFSETS = """\

@@ -132,7 +132,7 @@ class GroupSettings(NameFilter):
     enabled: bool = True
     """Whether groups are read."""
     interval: Interval = 60.0
-    """5s to 1d. Also the time limit of one sweep."""
+    """5s to 1d. Also the time limit of one sweep; with time lags it may take half as long again."""
     time_lag: bool = True
     """Lag in seconds as well."""
     tolerance: Annotated[Seconds, require_range("0s")] = 5.0

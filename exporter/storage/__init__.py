@@ -1,7 +1,5 @@
 """Where history lies: a folder of this host or a prefix in object storage, behind the same few operations.
 
 All that is done in object storage is sure without a rename: an object appears whole or not at all, is replaced at
-once, and whoever lists or reads after that sees it (S3, Google Cloud Storage and Azure promise so). Where a name
-appears before its content (HDFS) a file is written under a temporary name and then moved. That is one step for a new
-file; one that is replaced is deleted just before (by Arrow).
+once, and whoever lists or reads after that sees it (S3, Google Cloud Storage and Azure promise so).
 """

@@ -101,7 +101,7 @@ def list_spool(folder: Location) -> list[Location]:
 def count_rows(path: Location, table: SpoolTable, now: datetime, *, pages: bool = False) -> int:
     """Return how many rows a spool file has by its footer; with ``pages`` all of the file is read too.
 
-    No column is asked for its metadata: of a damaged one that ends the process. Raises RefusedFileError for a torn,
+    No column is asked for its metadata: of a damaged one that ends the process. Raises SpoolFileError for a torn,
     foreign or unknown file, UnreadFileError for one that cannot be read now, ClockError where it was written more than
     a day after now, and FileNotFoundError.
     """

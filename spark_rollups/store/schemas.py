@@ -122,8 +122,7 @@ written at unknown moments, and with counted records. ``first_ms``, ``last_ms`` 
 active hour: its first and last advance in milliseconds within it, and a bit for each slot of five minutes with an
 advance (0 where the windows are too coarse for that). ``hour_records`` has an element for each counted hour.
 ``offset_before``, ``advance_before`` and ``slots_before`` are the values known as the day began, so that the day can be
-rebuilt without the days before it. ``source`` is ``poll`` as soon as a poll contributed. The view ``hourly`` has a row
-for each hour.
+rebuilt without the days before it. ``source`` is ``poll`` as soon as a poll contributed.
 """
 
 STREAMS = StructType(
@@ -296,7 +295,7 @@ VERDICTS = StructType(
 """The judgement of each partition, and of each topic (``partition`` null), at each ``as_of``.
 
 ``partitions`` and ``partitions_live`` speak of the whole topic on every row; a partition counts as
-live when its verdict is ``live`` or ``quiet``. It is silent since ``last_advance``, and
+live when its verdict is ``live``, ``quiet`` or ``late``. It is silent since ``last_advance``, and
 ``dead_since`` is when the silence passed its limit, null where no advance is known. ``incident`` is the name of the
 incident that holds it; all of its topics have the same, and ``evidence`` lists them.
 """

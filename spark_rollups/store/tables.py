@@ -73,7 +73,7 @@ _STATISTICS_COLUMNS = {"windows": "window_start,window_end"}
 _COMMIT = re.compile(r"[0-9]{20}\.json")
 _ANY = re.compile(r".*\.(json|parquet)")
 
-_AGAIN = "the next rollup makes all tables from the spool"
+_AGAIN = "the next rollup takes in what the spool still has, and what is older is lost"
 
 
 class TablesError(KnownError):

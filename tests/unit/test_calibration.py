@@ -1,6 +1,5 @@
 """Thresholds give the promised rate of false alarms, and where that cannot be known nothing is promised."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -224,7 +223,7 @@ def test_the_documentation_gives_the_shipped_prior_and_its_thresholds() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-it-works.md").read_text(encoding="utf-8")
     nothing = fit(np.empty(0), 0.0)
     dead, suspect = (nothing.threshold(times * DECIDED * FALSE_ALARMS / 2000) for times in (1, 10))
-    assert re.search(rf"shipped prior \(dead past {dead:g}, suspect past\s+{suspect:g}\)", page)
+    assert f"That is dead past {dead:g} and suspect past {suspect:g}." in page
     assert f"{1000 * PRIOR_RATE:.0f} unusual silences in 1,000 topic-weeks" in page
     assert f"Beta(1, {PRIOR_PAUSES:g})" in page
     assert f"ln scale ~ N(ln {PRIOR_SCALE:g}, {PRIOR_SCALE_SPREAD:g})" in page

@@ -87,7 +87,7 @@ ROWS: dict[str, StreamFacts] = {
     "live, this minute": row(Verdict.LIVE, silent=timedelta(seconds=20), largest=0),
     "quiet": row(Verdict.QUIET, silent=2 * HOUR, partitions=(12, 9, 2), span=20 * DAY),
     "suspect": row(Verdict.SUSPECT, silent=6 * HOUR, span=9 * DAY),
-    "dead": row(Verdict.DEAD, silent=timedelta(hours=9, minutes=12), partitions=(12, 11, 0)),
+    "dead": row(Verdict.DEAD, silent=timedelta(hours=9, minutes=12), partitions=(12, 0, 0)),
     "dead for days": row(Verdict.DEAD, silent=timedelta(days=3, hours=4), largest=24),
     "dead and emptied": row(Verdict.DEAD, silent=8 * DAY, largest=0, state=State.EMPTY),
     "dead, hardly observed": row(Verdict.DEAD, silent=8 * HOUR, observed_seconds=25 * 3600.0),
