@@ -25,15 +25,12 @@ def summary(
 
 
 def _news(counts: Mapping[str, Count]) -> str:
-    without_records = counts["never-written"].topics + counts["empty"].topics
     phrases = [deaths(counts["newly-dead"])]
     for count, singular, several in (
         (counts["revived"], "came back", "came back"),
         (counts["still-dead"], "is still dead", "are still dead"),
         (counts["suspect"], "is silent for longer than usual", "are silent for longer than usual"),
         (counts["abandoned"], "was abandoned before monitoring began", "were abandoned before monitoring began"),
-        (counts["learning"], "is too new to judge", "are too new to judge"),
-        (Count(without_records), "holds no record", "hold no record"),
     ):
         if count.total:
             phrases.append(f"{_count(count)} {singular if count.total == 1 else several}")

@@ -165,6 +165,9 @@ def test_topics_that_hold_state_or_errors_never_stand_without_that_word(broker: 
     lines = shown.splitlines()
     assert all("abandoned, " in line for line in lines if line.startswith("case-role-") and "plain" not in line)
     assert "3 of these may hold state" in lines[-1] and "1 error topic among them" in lines[-1]
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [header] = [line for line in readme.splitlines() if line.startswith("TOPIC  ")]
+    assert lines[0].split() == header.split(), "the table that README shows"
 
 
 def test_a_topic_that_is_deleted_meanwhile_costs_only_itself(
