@@ -87,15 +87,15 @@ class Monitor:
             GroupSeries(name, partitions=partitions),
             self._settings.poll_of(cluster),
             groups,
-            detector=Detector(self._expectations_of(name, None)),
+            detector=self._make_detector(name, self._settings.poll_of(cluster).interval, None),
         )
 
-    def _expectations_of(self, name: str, change: ClusterChange | None) -> ExpectationSet:
-        """Return what is published of a cluster, nothing where that is of another one before the ``change``."""
+    def _make_detector(self, name: str, interval: float, change: ClusterChange | None) -> Detector:
+        """Return what judges a cluster by what is published of it; what is from before a ``change`` is of another."""
         published = self._published
         if published is None or (change is not None and published.as_of < change.at):
-            return ExpectationSet()
-        return ExpectationSet(published.rows.select_cluster(name))
+            return Detector(poll_interval=interval)
+        return Detector(ExpectationSet(published.rows.select_cluster(name)), interval)
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll, judge its silences and show it."""
@@ -103,7 +103,8 @@ class Monitor:
         now = self._clock.now()
         if snapshot.cluster_change != cluster.change:
             cluster.change = snapshot.cluster_change
-            cluster.detector = Detector(self._expectations_of(snapshot.cluster, cluster.change))
+            interval = cluster.poll_settings.interval
+            cluster.detector = self._make_detector(snapshot.cluster, interval, cluster.change)
         assessment = cluster.detector.assess(
             snapshot,
             now,
@@ -158,14 +159,13 @@ class Monitor:
             return
         self._published = published
         for name, cluster in self._clusters.items():
-            expectations = self._expectations_of(name, cluster.change)
-            cluster.detector = Detector(expectations)
-            if expectations.faulty:
+            cluster.detector = self._make_detector(name, cluster.poll_settings.interval, cluster.change)
+            if faulty := cluster.detector.expectations.faulty:
                 log.error(
                     "cluster %s: %d of the published expectations hold an impossible value and are not used. Run "
                     "`topic-liveness rollup`, with the same release as this exporter.",
                     name,
-                    expectations.faulty,
+                    faulty,
                 )
         self.self_metrics.set("expectations_timestamp_seconds", published.as_of)
         self.self_metrics.set("rollup_last_success_timestamp_seconds", published.published_at)

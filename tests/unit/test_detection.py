@@ -51,7 +51,14 @@ def test_what_dies_later_than_28_days_is_dead_for_a_week(days: float, expected: 
 
 
 def test_a_silence_that_cannot_be_read_is_held_not_dead() -> None:
-    """When polls stop proving it, by the clock too, a silence is held once it would be suspect by now."""
+    """When polls stop proving it, by the clock too, a silence is held once it would be suspect by now.
+
+    One that they proved for less than a slot is held as soon as it may be longer: it is not live either.
+    """
+    weekly = by_wall(max_silence_seconds=20 * DAY, suspect_silence_seconds=14 * DAY)
+    assert judge(Silence(0.0, HOUR / 6, known=True), weekly, now=HOUR).verdict is Verdict.LIVE
+    assert judge(Silence(0.0, HOUR / 6, known=True), weekly, now=5 * DAY).verdict is Verdict.HELD
+    assert judge(Silence(0.0, 2 * HOUR, known=True), weekly, now=5 * DAY).verdict is Verdict.QUIET
     assert judge(Silence(0.0, HOUR, known=True), PROMISE, now=100 * HOUR).verdict is Verdict.HELD
     silence = Silence(MONDAY + 8 * HOUR, MONDAY + 9 * HOUR, known=True)
     assert judge(silence, OFFICE, now=MONDAY + 10 * HOUR).verdict is Verdict.LIVE

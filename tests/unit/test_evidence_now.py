@@ -141,6 +141,10 @@ def test_where_nothing_is_in_force_the_line_says_so() -> None:
 
 
 def test_a_stream_that_cannot_be_read_is_silent_as_long_as_polls_prove_it() -> None:
+    held = Judgement(Verdict.HELD, LAST, LAST + 8.4 * HOUR)
+    barely = Silence(LAST, LAST + HOUR / 6, known=True)
+    text = line(BUSY, barely, LAST + 2 * HOUR, judgement=held, observed_until=barely.until)
+    assert "; held: its silence is not proved; suspect from 13:43 UTC if it is still silent" in text
     silence, now = Silence(LAST, LAST + 2 * HOUR, known=True), LAST + 9 * HOUR
     unread: dict[str, Any] = {"state": State.UNREADABLE, "reason": "timed-out", "unreadable_since": silence.until}
     found = describe_verdict(facts_of(BUSY, silence, now, **unread))

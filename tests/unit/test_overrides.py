@@ -72,8 +72,16 @@ def test_a_limit_judges_the_proved_silence(
 
 
 def test_a_limit_holds_what_polls_prove_too_little_of() -> None:
-    """Two hours without a poll may have ended the silence."""
+    """Two hours without a poll may have ended the silence, which is past its limit by now, or more than an hour."""
     assert overrule(Silence(0.0, 0.2 * HOUR, known=True), LIMIT, 2.1 * HOUR).verdict is Verdict.HELD
+    day = replace(LIMIT, max_silence_seconds=24 * HOUR)
+    for until, now, verdict in (
+        (0.2, 1.1, Verdict.LIVE),
+        (0.2, 5, Verdict.HELD),
+        (5, 17, Verdict.QUIET),
+        (5, 19, Verdict.HELD),
+    ):
+        assert overrule(Silence(0.0, until * HOUR, known=True), day, now * HOUR).verdict is verdict, (until, now)
 
 
 def test_without_any_poll_a_limit_judges_nothing() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain.formatting import duration
+from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo, restore_known
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.table import Snapshot
@@ -148,6 +149,24 @@ def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:
     reading = polled.poll()[A]
     assert polled.last.metadata.topics["a"].topic_id == "id-2"
     assert (reading.advanced_by, reading.restarted, reading.newest) == (4, True, 200.0)
+
+
+def test_an_advance_in_a_long_gap_between_polls_is_not_known_to_be_new() -> None:
+    """It may be as old as the gap; the next one is seen. In a cluster that is polled so rarely there is no gap."""
+    polled = Polled(source := TableSource({A: (0, 5, 100.0)}))
+    polled.poll()
+    before = polled.clock.time
+    polled.clock.time += 10 * 3600
+    source.offsets[A] = (0, 6, before + 3600.0)
+    polled.poll()
+    for detector, known in ((Detector(), False), (Detector(poll_interval=6 * 3600.0), True)):
+        silence = detector.assess(polled.last, polled.clock.time).silences.silence(0)
+        assert silence is not None
+        assert (silence.known, silence.not_before) == (known, None if known else before)
+    source.offsets[A] = (0, 7, polled.clock.time)
+    polled.poll()
+    silence = Detector().assess(polled.last, polled.clock.time).silences.silence(0)
+    assert silence is not None and silence.known
 
 
 def test_a_topic_that_one_answer_leaves_out_is_no_other_topic() -> None:

@@ -87,7 +87,8 @@ class SilenceRules:
 
         ``since`` is the last advance, or the earliest moment from which silence is proved, ``until`` the last good
         poll, up to which it is proved; Unix seconds. Where a row is -1 both are ignored. Only a proved silence can be
-        ``suspect`` or ``dead``. One that would be if it were proved up to ``now`` is ``held``: unknown is never dead.
+        ``suspect`` or ``dead``. One that would be if it were proved up to ``now`` is ``held``, and so is one that is
+        proved for no slot: unknown is neither dead nor live.
         A last good poll at most ``behind`` seconds ago counts as current.
         """
         scores = Scores.blank(len(rows), verdicts=_LEARNING)
@@ -107,7 +108,7 @@ class SilenceRules:
         latest = dead_at_latest(clocks, clock, start, since, self.limit[rows])
         ticks = clocks.ticks(clock, start, until)
         score = clocks.score(clock, ticks)
-        unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
+        score_now = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
         # Within a slot of the last advance nothing has been missed, whatever the score.
         silent, silent_now = until - since > slot, now - since > slot
 
@@ -131,7 +132,7 @@ class SilenceRules:
             alarming=by_now,
             without_drop=without_drop,
             retired=(until - since >= find_retirement(dead_from - since)) | (dead_from <= self.polled_from[rows]),
-            unproved=silent_now & (now - until > np.maximum(slot, behind)) & (unproved > suspect),
+            unproved=(silent_now & (now - until > np.maximum(slot, behind)), score_now > suspect),
         )
         scores.score[at] = score
         long = np.flatnonzero(silent & (score > 0.0))
@@ -158,7 +159,7 @@ class SilenceRules:
             alarming=(silence > suspect, silence > dead),
             without_drop=(without > suspect, without > dead),
             retired=(silence >= find_retirement(dead)) | (since + dead <= self.polled_from[rows]),
-            unproved=(now - since > suspect) & (now - until > np.maximum(slot, behind)),
+            unproved=((now - since > slot) & (now - until > np.maximum(slot, behind)), now - since > suspect),
         )
         scores.score[at] = self.dead[rows] * silence / dead
         scores.expected_by[at] = since + dead
@@ -301,13 +302,14 @@ def _decide(
     alarming: tuple[Flags, Flags],
     without_drop: tuple[Flags, Flags],
     retired: Flags,
-    unproved: Flags,
+    unproved: tuple[Flags, Flags],
 ) -> None:
     """Give each silence the most severe verdict that applies, or ``held`` where only a drop makes it that severe.
 
-    ``alarming`` and ``without_drop`` are two columns of flags each: suspect, and dead.
+    ``alarming`` and ``without_drop`` are two columns of flags each: suspect, and dead. ``unproved`` are silences that
+    may have gone on since the last good poll, for a slot in all, and those that would be suspect by now.
     """
-    (suspect, dead), (suspect_still, dead_still) = alarming, without_drop
+    (suspect, dead), (suspect_still, dead_still), (unseen, suspect_now) = alarming, without_drop, unproved
     falling = np.where(dead, ~dead_still, suspect & ~suspect_still)
     scores.falling[at] = falling
     rules = [
@@ -315,9 +317,10 @@ def _decide(
         (dead & retired, Verdict.RETIRED),
         (dead, Verdict.DEAD),
         (suspect, Verdict.SUSPECT),
-        (unproved, Verdict.HELD),
+        (unseen & suspect_now, Verdict.HELD),
         (late, Verdict.LATE),
         (silent, Verdict.QUIET),
+        (unseen, Verdict.HELD),
     ]
     scores.verdicts[at] = choose(rules, Verdict.LIVE, VERDICT_CODES)
     scores.has_expectation[at] = True

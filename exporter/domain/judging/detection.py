@@ -87,9 +87,10 @@ _ADVANCING = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET
 class Detector:
     """Judges the snapshots of one cluster by its expectations."""
 
-    def __init__(self, expectations: ExpectationSet | None = None) -> None:
-        """``expectations`` are those of the cluster."""
+    def __init__(self, expectations: ExpectationSet | None = None, poll_interval: float = 0.0) -> None:
+        """``expectations`` are those of the cluster, which is polled each ``poll_interval`` seconds."""
         self.expectations = ExpectationSet() if expectations is None else expectations
+        self._sure_within = max(HOUR, 2 * poll_interval)
         self._laid_out: tuple[Metadata, Rows, Rows, RestartFacts] | None = None
 
     def assess(
@@ -108,7 +109,7 @@ class Detector:
         """
         layout = snapshot.table.layout
         of_partitions, of_topics, before = self._expected(snapshot.metadata)
-        of_each = silences_of(snapshot.table, before)
+        of_each = silences_of(snapshot.table, before, self._sure_within)
         silences = Silences.concatenate([of_each, unite_by_topic(of_each, layout)])
         limit, retired, overridden = _overrides(layout, override_of)
         expected = np.concatenate([of_partitions, of_topics])
@@ -212,9 +213,10 @@ def overrule_silences(
         ((proved > limit) & (proved >= find_retirement(limit)), Verdict.RETIRED),
         (proved > limit, Verdict.DEAD),
         (proved > suspect_after, Verdict.SUSPECT),
-        ((now - silences.since > suspect_after) & (now - silences.until > suspect_after), Verdict.HELD),
+        ((now - silences.since > suspect_after) & (now - silences.until > HOUR), Verdict.HELD),
         (silences.longest > suspect_after, Verdict.LEARNING),
         (proved > HOUR, Verdict.QUIET),
+        (now - silences.until > HOUR, Verdict.HELD),
     ]
     return Judgements(choose(rules, Verdict.LIVE, VERDICT_CODES), last_advance, last_advance + limit, unknown)
 

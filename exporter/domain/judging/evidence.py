@@ -36,7 +36,8 @@ def evidence(row: StreamFacts) -> str:
     clauses: list[str | None]
     if row.override is not None:
         rule = word_override(row.override.max_silence_seconds, row.override.muted_until)
-        clauses = [_unseen(row), silence(row), f"{rule}, as the configuration says of {row.override.topics}"]
+        said = f"{rule}, as the configuration says of {row.override.topics}"
+        clauses = [_unseen(row), silence(row), said, _proved_until(row) if row.verdict == Verdict.HELD else None]
     elif row.unused is not None:
         clauses = [_unseen(row), silence(row), f"learning: {row.unused}"]
     else:
@@ -244,6 +245,8 @@ def _limits(row: StreamFacts) -> str | None:
         dead_after = 0.0 if by is None else by - row.last_advance
         return f"{died}; retired after {duration(float(find_retirement(dead_after)))} of silence"
     if row.verdict == Verdict.HELD:
+        if from_ is not None and row.suspect_from is not None and row.suspect_from > row.as_of:
+            from_ = from_.replace("since", "from")
         return f"held: its silence is not proved; {from_} if it is still silent" if _unproved(row) else from_
     if row.verdict in (Verdict.SUSPECT, Verdict.LATE):
         suspect = from_ if row.verdict == Verdict.SUSPECT else None

@@ -77,8 +77,11 @@ class RestartFacts(ColumnSet):
     """Unix seconds; NaN where no advance is known."""
 
 
-def silences_of(table: Table, before: RestartFacts) -> Silences:
+def silences_of(table: Table, before: RestartFacts, sure_within: float = np.inf) -> Silences:
     """Return the silences that polls and history prove.
+
+    An advance is known where good polls lie at most ``sure_within`` seconds before it: after a longer gap it may be as
+    old as that.
 
     An unchanged end offset proves that the last advance in history is still the last one, unless the newest record is
     later: then history missed it. A larger end offset means that the partition advanced unseen before the first poll. A
@@ -96,7 +99,10 @@ def silences_of(table: Table, before: RestartFacts) -> Silences:
     unseen = there & ~seen & ~carried
     never = unseen & np.isnan(advance) & (unmoved | (table.latest == 0))
     moved = unseen & ended & (table.latest > before.end_offset)
-    known = carried | (seen & (since == table.last_advance))
+    at_advance = seen & (since == table.last_advance)
+    in_gap = at_advance & ~carried & (table.last_advance - table.advanced_after > sure_within)
+    known = carried | (at_advance & ~in_gap)
+    earliest = np.where(in_gap, table.advanced_after, table.last_advance)
     return Silences(
         there=there,
         since=np.where(carried, advance, since),
@@ -106,7 +112,7 @@ def silences_of(table: Table, before: RestartFacts) -> Silences:
         settling=~seen & (table.polls_good <= SETTLING_POLLS),
         polls_good=table.polls_good.astype(np.int64),
         polls_missed=table.polls_missed.astype(np.int64),
-        not_before=np.where(seen & ~known, table.last_advance, np.where(moved | (unseen & missed), advance, np.nan)),
+        not_before=np.where(seen & ~known, earliest, np.where(moved | (unseen & missed), advance, np.nan)),
     )
 
 
