@@ -212,7 +212,7 @@ class Poller:
         self._cluster_id = now or before
         if None in (before, now) or before == now:
             return False
-        self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
+        self._table, self._metadata = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32))), None
         self._cluster_change = ClusterChange(str(before), at)
         return True
 

@@ -57,11 +57,11 @@ def make_source(
     if at_once:
         try:
             source.client.list_exposed_secrets()
-        except SourceError:
-            pass  # its process ended: the next call starts a new one
         except ValueError:
             source.close()
             raise
+        except SourceError:
+            pass  # its process ended: the next call starts a new one
     return source
 
 

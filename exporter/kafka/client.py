@@ -229,8 +229,9 @@ class Client:
                 self._credentials = before[0].reload()
                 self._admin = self._prepared()
             except (KafkaException, ValueError, TypeError) as error:
-                self._credentials, self._admin = before
+                # Redacted by the new secrets, of which one may be in the text.
                 message = f"the earlier secrets stay in use, a changed file is unusable: {self._redact(_text(error))}"
+                self._credentials, self._admin = before
                 self._log_once(logging.WARNING, f"{self.bootstrap}: {message}")
             else:
                 log.info("%s: read again, because the file changed: %s", self.bootstrap, changed)
@@ -260,13 +261,14 @@ class Client:
         return awaited.result()
 
     def _connect(self) -> AdminClient:
-        self._answered, self._trouble = False, None
         settings = self._settings()
         if (make_token := self._credentials.make_token) is not None:
             make_token()  # an error of AWS is raised here, and not lost behind a timeout of the client
             settings["oauth_cb"] = make_token
+        made = AdminClient({**settings, "error_cb": self._on_error}, logger=self)
+        self._answered, self._trouble = False, None
         self.connections += 1
-        return AdminClient({**settings, "error_cb": self._on_error}, logger=self)
+        return made
 
     def make_consumer(self, group: str) -> Consumer:
         """Return a consumer that joins no group and logs nothing, because the admin client logs the same errors.

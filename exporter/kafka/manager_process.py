@@ -107,6 +107,10 @@ class ManagerProcess:
         with self._reaping:
             self.process.kill()
             self.process.join()
+        self.proxies.clear()
+        self._manager = None
+        # The standard library keeps a connection for each thread that called, as long as the address is there.
+        BaseProxy._address_to_local.pop(self._address, None)  # noqa: SLF001
 
     def _take_lines(self, lines: Connection) -> None:
         """Log what the process logs, until it ends; None says that it listens."""
@@ -120,6 +124,13 @@ class ManagerProcess:
         self._listening.set()  # nobody waits any longer
 
 
+class RefusedSettingsError(SourceError, ValueError):
+    """A client cannot be made: at the start by a wrong configuration, later as a call that failed."""
+
+    def __str__(self) -> str:
+        return self.detail
+
+
 class _ServedClient:
     """A client in this process, made when it is called first. Not for several threads, unless the client is."""
 
@@ -131,11 +142,11 @@ class _ServedClient:
     def call(self, path: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """Return what a method or attribute of the client gives.
 
-        Raises SourceError or ValueError.
+        Raises SourceError or ValueError, and RefusedSettingsError where the client cannot be made.
         """
         try:
             if self._client is None:
-                self._client = resolve_name(self._kind)(**self._settings)
+                self._client = self._make()
             found = attrgetter(path)(self._client)
             return found(*arguments, **keywords) if callable(found) else found
         except (SourceError, ValueError) as error:
@@ -145,6 +156,12 @@ class _ServedClient:
             # Its text may quote anything, also a secret.
             detail = f"an internal error ({type(error).__name__}); the log has its traceback; next step: report it"
             raise SourceError(Reason.OTHER, detail) from None
+
+    def _make(self) -> Any:
+        try:
+            return resolve_name(self._kind)(**self._settings)
+        except ValueError as error:
+            raise RefusedSettingsError(Reason.OTHER, str(error)) from None
 
     def close(self) -> None:
         """Close the client."""

@@ -86,6 +86,7 @@ class MetadataReader:
         self._identified: dict[str, None] = {}
         """Topics whose ids were read, in order of reading: the oldest first."""
         self._turn_at = -math.inf
+        self._cluster_id: str | None = None
         self._config_reader = ConfigReader(client, clock)
         self.has_offsets_topic = False
         """Whether the brokers list the topic that holds the groups' offsets: it exists, and may be described."""
@@ -145,9 +146,17 @@ class MetadataReader:
             unmatched=tuple(pattern for pattern in unmatched if _name_in(pattern) not in held),
             unidentified={name: failed[name] for name in names if name in failed and ids[name] is None},
             unconfigured=self._config_reader.unread(),
-            cluster_id=self._client.cluster_id(),
+            cluster_id=self.cluster_id(),
             membership=membership,
         )
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster that answers now; where that is another one, all topic ids are read again."""
+        before, now = self._cluster_id, self._client.cluster_id()
+        if None not in (before, now) and before != now:
+            self._ids, self._identified = {}, {}
+        self._cluster_id = now or before
+        return now
 
     def _turn(self, partitions: Mapping[str, int], doubted: Collection[str]) -> list[str]:
         """Return the topics whose ids are read now, of topic name -> number of partitions; sorted."""

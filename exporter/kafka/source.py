@@ -150,7 +150,7 @@ class KafkaSource:
 
     def cluster_id(self) -> str | None:
         """Ask for the id of the cluster that answers now; None where no broker tells one in time."""
-        return self.client.cluster_id()
+        return self.reader.cluster_id()
 
     def look_up_times(self, membership: Membership, rows: Rows, milliseconds: Offsets) -> Answers:
         """The first record (in offset order) whose timestamp is at or after each time (KIP-79).

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 
 from exporter.background_call import call_in_thread
 from exporter.clock import SystemClock
+from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Membership
@@ -50,7 +52,9 @@ class Client:
         self.failures: list[PollFailure] = []
         self.poller = Poller("east", self.source, [self], SystemClock(), metadata_seconds=60.0)
 
-    def add(self, bootstrap: str, limit: float = 30.0, properties: Mapping[str, str] | None = None) -> RemoteClient:
+    def add(
+        self, bootstrap: str, limit: float = 30.0, properties: Mapping[str, str | Path] | None = None
+    ) -> RemoteClient:
         return RemoteClient(
             self.process,
             OFFSETS,
@@ -140,6 +144,45 @@ def test_a_hanging_call_keeps_no_other_client_waiting(client: Client) -> None:
         assert client.poll() == 20
         assert not failed.done()
     assert isinstance(failed.exception(60), SourceError)
+
+
+def test_a_client_that_its_settings_no_longer_make_is_a_failed_poll_with_the_reason(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """A process that is replaced reads the secrets again, also while one of them is not mounted."""
+    (secret := tmp_path / "password").write_text("a secret")
+    client = Client(cluster.bootstrap)
+    client.source = client.add(cluster.bootstrap, properties={"sasl.password": secret})
+    client.poller = Poller("east", client.source, [client], SystemClock())
+    assert client.poll() == 20
+    client.send(signal.SIGKILL)
+    secret.unlink()
+    assert client.poll() == 0
+    assert "sasl.password: the file" in client.failures[-1].detail
+    problem = GroupWatch("east", SystemClock(), client.source, interval=60.0).sweep().problem
+    assert "sasl.password: the file" in problem
+    secret.write_text("a secret")
+    assert client.poll() == 20
+    client.process.close()
+
+
+def test_processes_that_follow_each_other_leave_no_file_open(client: Client) -> None:
+    """Jobs call from threads that go on; a cluster may be away for days."""
+    together = threading.Barrier(3)
+
+    def ask(_: int) -> str | None:
+        together.wait(60)
+        return str(client.source.cluster_id())
+
+    with ThreadPoolExecutor(3) as jobs:
+
+        def count_after_restart() -> int:
+            client.send(signal.SIGKILL)
+            assert len(set(jobs.map(ask, range(3)))) == 1
+            return len(list(Path("/proc/self/fd").iterdir()))
+
+        first = count_after_restart()
+        assert max(count_after_restart() for _ in range(4)) <= first + 1
 
 
 def test_a_process_that_never_answered_is_followed_by_another_one_later() -> None:

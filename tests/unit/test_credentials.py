@@ -178,6 +178,22 @@ def test_a_rotated_secret_is_noticed_as_kubernetes_rotates_it(tmp_path: Path) ->
     assert renewed.list_changed() == []
 
 
+def test_a_secret_that_comes_in_the_place_of_another_setting_is_not_logged(
+    secret: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At a rotation with keys mixed up, say."""
+    secret.write_text("PLAIN")
+    names = {"sasl.username": "u", "sasl.password": "s3cret", "security.protocol": "SASL_PLAINTEXT"}
+    client = Client({"bootstrap.servers": NOWHERE, "sasl.mechanism": secret, **names}, request_timeout=1.0)
+    connections = client.connections
+    secret.write_text("hunter2-the-new-one")
+    with pytest.raises(SourceError):
+        client.topics()
+    assert "the earlier secrets stay in use, a changed file is unusable: " in caplog.text
+    assert "hunter2" not in caplog.text
+    assert client.connections == connections, "the one that is there goes on"
+
+
 def test_a_secret_file_is_printed_by_its_path_and_loads_back(secret: Path) -> None:
     kafka = {"bootstrap.servers": NOWHERE, "sasl.password": {"file": str(secret)}}
     path = secret.with_name("prod.yaml")

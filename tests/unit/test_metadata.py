@@ -30,18 +30,20 @@ class Cluster:
         self.logged: list[BaseException] = []
         self.request_timeout = 10.0
         self.admin = self
+        self.own_id = "c"
+        self.partitions: dict[int, SimpleNamespace] = {}
         self._named = 1
 
     def topics(self, avoid: Collection[int] = ()) -> SimpleNamespace:
         """The metadata, with a controller that is not among those to avoid."""
         self._named = next(broker for broker in (1, 2) if broker not in avoid)
-        topic = SimpleNamespace(partitions={}, error=None)
+        topic = SimpleNamespace(partitions=self.partitions, error=None)
         return SimpleNamespace(
             topics=dict.fromkeys(self.names, topic), brokers=self.brokers, controller_id=self._named, cluster_id="c"
         )
 
     def cluster_id(self) -> str:
-        return "c"
+        return self.own_id
 
     def describe_topics(self, topics: TopicCollection, **_: Any) -> Mapping[str, Future[Any]]:
         """A call to the broker that was named last."""
@@ -67,7 +69,11 @@ class Cluster:
         if self._named in self.hanging:
             future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))  # noqa: SLF001 - librdkafka's name
         else:
-            future.set_result(SimpleNamespace(topic_id=f"id of {name}", is_internal=False, items=dict))
+            future.set_result(
+                SimpleNamespace(
+                    topic_id=f"{'' if self.own_id == 'c' else 'other '}id of {name}", is_internal=False, items=dict
+                )
+            )
         return future
 
 
@@ -86,6 +92,18 @@ def test_a_broker_that_hangs_is_waited_for_once(hanging: list[int]) -> None:
     else:
         assert cluster.calls == [1] * IN_FLIGHT + [2] * IN_FLIGHT
         assert metadata.unidentified == dict.fromkeys(cluster.names, Reason.TIMED_OUT)
+
+
+def test_another_cluster_behind_the_name_has_its_own_topic_ids_at_once() -> None:
+    """Else topics of the same names would have the ids of the earlier cluster, each until its turn comes."""
+    cluster = Cluster(hanging=[])
+    cluster.partitions = {number: SimpleNamespace(leader=1, replicas=[1], isrs=[1]) for number in range(10)}
+    reader = reader_of(cluster)
+    reader.read()
+    cluster.own_id = "d"
+    assert reader.cluster_id() == "d"
+    ids = {name: topic.topic_id for name, topic in reader.read().topics.items()}
+    assert ids == {name: f"other id of {name}" for name in cluster.names}
 
 
 def test_a_topic_that_fails_as_nobody_foresaw_costs_itself() -> None:
