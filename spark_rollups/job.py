@@ -29,13 +29,7 @@ from exporter.domain.scoring.calibration import FALSE_ALARMS, AlarmBudget
 from exporter.domain.verdicts import Outage, TopicOverride
 from exporter.java import JavaError, java
 from exporter.storage.files import FileInfo, Location, files_below
-from spark_rollups.options import (
-    Folder,
-    JsonOption,
-    Moment,
-    SparkSetting,
-    Zone,
-)
+from spark_rollups.options import Folder, JsonOption, Moment, SparkSetting, Zone
 from spark_rollups.progress import Progress
 from spark_rollups.report.write import HTML, JSON, MARKDOWN, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -48,14 +42,7 @@ from spark_rollups.spark.failures import (
     next_step,
     shorten_error,
 )
-from spark_rollups.spark.session import (
-    SessionError,
-    cache_folder,
-    last_lines,
-    require_jvm,
-    require_user,
-    start_session,
-)
+from spark_rollups.spark.session import SessionError, cache_folder, last_lines, require_jvm, require_user, start_session
 from spark_rollups.stages.upkeep import Retention
 from spark_rollups.store.durable import read_text
 from spark_rollups.store.lock import hold_rollup_lock

@@ -7,19 +7,8 @@ import numpy as np
 
 from exporter.domain.arrays import Flags, replace_nan
 from exporter.domain.expectations.silence_rules import ExpectationSet
-from exporter.domain.expectations.table import (
-    FIGURES,
-    NONE,
-    TEXTS,
-    DictionaryColumn,
-    ExpectationTable,
-)
-from exporter.domain.judging.detection import (
-    Judgements,
-    make_judgements,
-    overrule_silences,
-    score_silences,
-)
+from exporter.domain.expectations.table import FIGURES, NONE, TEXTS, DictionaryColumn, ExpectationTable
+from exporter.domain.judging.detection import Judgements, make_judgements, overrule_silences, score_silences
 from exporter.domain.learning.traffic_clock import HOURS
 from exporter.domain.polls.silence import Silence, Silences
 from exporter.domain.verdicts import VERDICTS, Expectation, TopicOverride, Verdict

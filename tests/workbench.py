@@ -4,14 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-)
+from confluent_kafka.admin import AclBinding, AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from tests.waiting import until
 

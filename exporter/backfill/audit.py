@@ -11,13 +11,7 @@ from exporter.backfill.partition_ends import PartitionEnds
 from exporter.backfill.topic_pasts import TopicPasts
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.history.streams import objects
-from exporter.domain.judging.audit import (
-    LIVE_SECONDS,
-    AuditTopics,
-    TopicRelations,
-    find_copies,
-    mirror_aliases,
-)
+from exporter.domain.judging.audit import LIVE_SECONDS, AuditTopics, TopicRelations, find_copies, mirror_aliases
 from exporter.domain.judging.readers_and_copies import is_internal
 from exporter.domain.polls.metadata import Metadata
 from exporter.domain.polls.readings import ANSWERED, State, reason_code

@@ -23,12 +23,7 @@ from exporter.domain.polls.activity import (
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import Metadata, is_unchanged, restore_known
-from exporter.domain.polls.readings import (
-    FUTURE_SLACK_SECONDS,
-    Answers,
-    PollFailure,
-    Reason,
-)
+from exporter.domain.polls.readings import FUTURE_SLACK_SECONDS, Answers, PollFailure, Reason
 from exporter.domain.polls.table import ClusterChange, Snapshot, Table
 from exporter.domain.ports import Clock, Extents, PollSource, SnapshotSink, SourceError
 from exporter.history.cluster_states import ClusterState

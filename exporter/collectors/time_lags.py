@@ -11,13 +11,7 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, ColumnSet, Flags, Floats, Offsets, Rows, runs
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import NO_POSITIONS, Positions, outcome_code
-from exporter.domain.groups.time_lag import (
-    UNFINISHED,
-    CommitProgress,
-    TimeLagLimits,
-    TimeLagSearches,
-    are_trailing,
-)
+from exporter.domain.groups.time_lag import UNFINISHED, CommitProgress, TimeLagLimits, TimeLagSearches, are_trailing
 from exporter.domain.groups.time_points import Points
 from exporter.domain.polls.layout import NO_LEADER, Layout
 from exporter.domain.polls.metadata import Membership, Metadata

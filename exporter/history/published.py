@@ -17,14 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Floats
-from exporter.domain.expectations.table import (
-    FIGURES,
-    NONE,
-    TEXTS,
-    DictionaryColumn,
-    ExpectationTable,
-    Numbers,
-)
+from exporter.domain.expectations.table import FIGURES, NONE, TEXTS, DictionaryColumn, ExpectationTable, Numbers
 from exporter.domain.formatting import moment
 from exporter.domain.history.rows import AHEAD_SECONDS, MOMENTS, SCHEMA_VERSION
 from exporter.domain.learning.drops import OngoingDrop

@@ -13,11 +13,7 @@ from exporter.domain.groups.sweep import GroupRole
 from exporter.domain.history.rows import Relation, Source
 from exporter.domain.polls.inspections import NO_INSPECTIONS
 from exporter.domain.polls.metadata import TopicInfo
-from exporter.domain.replicas.comparison import (
-    REPLICA_STATES,
-    Comparison,
-    ReplicaState,
-)
+from exporter.domain.replicas.comparison import REPLICA_STATES, Comparison, ReplicaState
 from exporter.history.inventory import AGAIN_SECONDS
 from exporter.history.tables import table_of
 

@@ -18,14 +18,7 @@ import pyarrow.parquet as pq
 
 from exporter.domain.history.rows import Source, Window
 from exporter.history.cluster_states import ClusterState, read_state, state_file, state_files, write_state
-from exporter.history.tables import (
-    TABLES,
-    ForeignFileError,
-    escape_name,
-    name_of,
-    read_columns,
-    read_whole,
-)
+from exporter.history.tables import TABLES, ForeignFileError, escape_name, name_of, read_columns, read_whole
 from exporter.storage import files as storage
 from exporter.storage.files import FileInfo, Location
 from exporter.storage.storage_thread import StorageThread

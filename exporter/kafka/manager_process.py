@@ -146,22 +146,18 @@ class _ServedClient:
         """
         try:
             if self._client is None:
-                self._client = self._make()
+                self._client = resolve_name(self._kind)(**self._settings)
             found = attrgetter(path)(self._client)
             return found(*arguments, **keywords) if callable(found) else found
         except (SourceError, ValueError) as error:
+            if self._client is None and not isinstance(error, SourceError):
+                raise RefusedSettingsError(Reason.OTHER, str(error)) from None
             raise error.with_traceback(None) from None
         except Exception as error:
             log.exception("a call of a Kafka client failed with an internal error")
             # Its text may quote anything, also a secret.
             detail = f"an internal error ({type(error).__name__}); the log has its traceback; next step: report it"
             raise SourceError(Reason.OTHER, detail) from None
-
-    def _make(self) -> Any:
-        try:
-            return resolve_name(self._kind)(**self._settings)
-        except ValueError as error:
-            raise RefusedSettingsError(Reason.OTHER, str(error)) from None
 
     def close(self) -> None:
         """Close the client."""

@@ -11,10 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import StructField, StructType
 
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.days import Days, hours_of
@@ -24,10 +21,7 @@ from exporter.domain.learning.hours import UNKNOWN, Hours, Integers
 from exporter.domain.learning.pauses import PAUSE_WEEKS
 from exporter.domain.learning.schedule import Schedule
 from exporter.domain.learning.traffic_clock import HOURS
-from exporter.domain.scoring.calibration import (
-    PARTITION,
-    TOPIC,
-)
+from exporter.domain.scoring.calibration import PARTITION, TOPIC
 from exporter.domain.scoring.weekly_scores import Maxima, maxima
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS
 from spark_rollups.spark.batches import (

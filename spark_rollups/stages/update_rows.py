@@ -18,16 +18,7 @@ from exporter.domain.history.hourly_activity import BACKFILLED, CARRIED, INVENTO
 from exporter.domain.history.observation import Failures, Listings, Polls, find_last_reads
 from exporter.domain.history.rows import Source
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
-from spark_rollups.spark.batches import (
-    KEY,
-    Names,
-    column,
-    flags,
-    floats,
-    group_moments,
-    integers,
-    number_texts,
-)
+from spark_rollups.spark.batches import KEY, Names, column, flags, floats, group_moments, integers, number_texts
 
 WINDOWS = (
     *(*KEY, "exporter", "source", "window_start", "window_end", "start_offset", "end_offset", "records"),

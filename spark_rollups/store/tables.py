@@ -12,15 +12,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from exporter.storage.files import (
-    FileInfo,
-    Location,
-    delete_folder,
-    files_below,
-    files_in,
-    make_folder,
-    spark_uri,
-)
+from exporter.storage.files import FileInfo, Location, delete_folder, files_below, files_in, make_folder, spark_uri
 from spark_rollups.spark.failures import KnownError
 from spark_rollups.spark.frames import make_empty
 from spark_rollups.store import schemas

@@ -4,17 +4,7 @@ import pytest
 import yaml
 
 from exporter import __version__
-from tests.chart.rendering import (
-    CHART,
-    KUBERNETES,
-    SPARK,
-    helm,
-    one,
-    ours,
-    pod_of,
-    pods,
-    rendered,
-)
+from tests.chart.rendering import CHART, KUBERNETES, SPARK, helm, one, ours, pod_of, pods, rendered
 
 
 def images(values: str, *settings: str) -> tuple[str, str]:

@@ -7,17 +7,7 @@ import pytest
 import yaml
 
 from dashboards.publish import runbook_link
-from tests.chart.rendering import (
-    CHART,
-    CRDS,
-    ROOT,
-    Manifest,
-    alerts,
-    one,
-    ours,
-    pod_of,
-    rendered,
-)
+from tests.chart.rendering import CHART, CRDS, ROOT, Manifest, alerts, one, ours, pod_of, rendered
 from tests.rules.test_rules import promtool
 
 

@@ -13,17 +13,7 @@ import pytest
 import yaml
 
 from documentation import values_schema
-from tests.chart.rendering import (
-    CHART,
-    EVERY,
-    KUBERNETES,
-    ROOT,
-    check_schemas,
-    helm,
-    one,
-    pod_of,
-    rendered,
-)
+from tests.chart.rendering import CHART, EVERY, KUBERNETES, ROOT, check_schemas, helm, one, pod_of, rendered
 from tests.programs import program
 
 

@@ -19,15 +19,7 @@ import trustme
 from exporter.clock import SystemClock
 from exporter.delivery.send import DeliveryError, Recipient, has_reached_all, send
 from exporter.history.published import Expectations
-from tests.integration.receiving import (
-    SECRET,
-    Hook,
-    MailBox,
-    http_server,
-    mail_server,
-    silent_server,
-    write_report,
-)
+from tests.integration.receiving import SECRET, Hook, MailBox, http_server, mail_server, silent_server, write_report
 from tests.integration.serving import Exporter
 from tests.waiting import until
 

@@ -14,15 +14,7 @@ from spark_rollups.store.lock import Lease
 from tests.delta import note_upkeep, table_size
 from tests.programs import Call, cache_folder
 from tests.s3 import SECRET, S3Server
-from tests.spark.stored import (
-    END,
-    IMPATIENT_JOB,
-    HeldJobs,
-    only_stages,
-    require_whole,
-    start_rollup,
-    story,
-)
+from tests.spark.stored import END, IMPATIENT_JOB, HeldJobs, only_stages, require_whole, start_rollup, story
 from tests.trio import Wire
 from tests.waiting import until
 

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from spark_rollups.report.model import TopicFacts
-from spark_rollups.report.wording import (
-    delete_command,
-    markdown,
-    readers,
-    share,
-    visible,
-)
+from spark_rollups.report.wording import delete_command, markdown, readers, share, visible
 
 GFM = MarkdownIt("gfm-like", {"linkify": False})
 

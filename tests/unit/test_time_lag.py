@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from exporter.domain.arrays import Rows
 from exporter.domain.groups.consumer_groups import NoTimeLag
 from exporter.domain.groups.positions import outcome_code
-from exporter.domain.groups.time_lag import (
-    CommitProgress,
-    TimeLagLimits,
-    TimeLagSearches,
-    are_trailing,
-)
+from exporter.domain.groups.time_lag import CommitProgress, TimeLagLimits, TimeLagSearches, are_trailing
 from exporter.domain.groups.time_points import NEWEST_KEPT, Points
 from exporter.domain.polls.readings import ANSWERED, TopicPartition
 from tests.groups import Group, GroupPartition, positions_of
