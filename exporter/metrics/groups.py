@@ -29,8 +29,15 @@ class GroupSeries:
     One thread updates, any thread renders what is ``shown``: it is replaced as a whole.
     """
 
-    def __init__(self, cluster: str, *, partitions: bool = True) -> None:
-        """With ``partitions`` False only sums are exposed."""
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        partitions: bool = True,
+        owner_of: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        """With ``partitions`` False only sums are exposed. ``owner_of`` is what the configuration sets for a topic."""
+        self._owner_of = owner_of
         self._cluster = f'{{kafka_cluster="{escape(cluster)}"'
         tails: Mapping[str, Callable[[float], str]] = dict.fromkeys(_IN_SECONDS, lambda value: f"}} {value:.3f}\n")
         self._of_partitions = RowSeries(self._labels_of_partitions, tails) if partitions else None
@@ -76,14 +83,17 @@ class GroupSeries:
         return [f'{self._cluster},consumergroup="{escape(name)}"' for name in names]
 
     def _labels_of_topics(self, rows: GroupRows) -> list[str]:
-        groups, topics = self._labels_of_groups(rows.names), [escape(topic) for topic in rows.layout.topics]
-        pairs = zip(rows.group.tolist(), rows.layout.topic[rows.partition].tolist(), strict=True)
-        return [f'{groups[group]},topic="{topics[topic]}"' for group, topic in pairs]
+        return self._labels_of(rows, [""] * len(rows.group))
 
     def _labels_of_partitions(self, rows: GroupRows) -> list[str]:
         numbers = rows.layout.partition[rows.partition].tolist()
-        of_topics = self._labels_of_topics(rows)
-        return [f'{labels},partition="{partition}"' for labels, partition in zip(of_topics, numbers, strict=True)]
+        return self._labels_of(rows, [f',partition="{number}"' for number in numbers])
+
+    def _labels_of(self, rows: GroupRows, partitions: Sequence[str]) -> list[str]:
+        groups, topics = self._labels_of_groups(rows.names), [escape(topic) for topic in rows.layout.topics]
+        owners = [f',owner="{escape(owner)}"' if (owner := self._owner_of(one)) else "" for one in rows.layout.topics]
+        places = zip(rows.group.tolist(), rows.layout.topic[rows.partition].tolist(), partitions, strict=True)
+        return [f'{groups[group]},topic="{topics[topic]}"{number}{owners[topic]}' for group, topic, number in places]
 
     def _labels_of_read_topics(self, names: Sequence[str]) -> list[str]:
         return [f'{self._cluster},topic="{escape(name)}"' for name in names]

@@ -74,7 +74,7 @@ class Monitor:
             self.self_metrics.add("client_restarts_total", 0, kafka_cluster=name, reason=why)
         if groups.enabled:
             self.self_metrics.add("group_sweeps_total", 0, kafka_cluster=name, outcome="ok")
-        shown = self._settings.metrics
+        shown, owners = self._settings.metrics, self._settings.make_owners()
         partitions = shown.granularity == "partition"
         return Cluster(
             name,
@@ -82,9 +82,9 @@ class Monitor:
                 name,
                 partition_switches=shown.partition,
                 partitions=partitions,
-                severity_of=partial(self._settings.make_owners().get_severity, name),
+                severity_of=partial(owners.get_severity, name),
             ),
-            GroupSeries(name, partitions=partitions),
+            GroupSeries(name, partitions=partitions, owner_of=partial(owners.get, name)),
             self._settings.poll_of(cluster),
             groups,
             detector=self._make_detector(name, self._settings.poll_of(cluster).interval, None),

@@ -161,7 +161,7 @@ def test_death_and_recovery_reach_the_receiver_of_the_owner(
 ) -> None:
     """Dead partitions are reported, and their end; a dead topic pages its owner, once, over scrapes that are lost."""
     ticket = receiver.wait_for_alert("TopicLivenessPartitionsDead", "firing", kafka_cluster="prod", topic="orders")
-    assert ticket["annotations"]["summary"] == "Dead partitions of orders in prod: 1"
+    assert ticket["annotations"]["summary"] == "Partitions of orders in prod are dead"
     assert ticket["receiver"] == "shop-tickets"
     assert f"{LIVE} 1" in ALIVE
     exporter.exposition = ALIVE.replace(f"{LIVE} 1", f"{DEAD} 1")

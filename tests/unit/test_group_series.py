@@ -143,3 +143,15 @@ def test_what_a_group_skips_past_the_end_is_summed_by_topic() -> None:
     found = shown(sweep_of("prod", {"billing": replace(BILLING, partitions={A: past, B: GroupPartition(7, 3, 0)})}))
     assert found["consumergroup_past_end_records_sum", (GROUP, TOPIC)] == 400
     assert ("consumergroup_lag_sum", (GROUP, TOPIC)) not in found
+
+
+def test_what_a_group_does_in_a_topic_has_the_owner_of_the_topic() -> None:
+    """In series of topics and of partitions; a topic without an owner has no such label."""
+    positions = {A: GroupPartition(40, 5, 0), TopicPartition("refunds", 3): GroupPartition(7, 3, 0)}
+    series = GroupSeries("prod", owner_of={"orders": 'team "a"'}.get)
+    series.update(sweep_of("prod", {"billing": replace(BILLING, partitions=positions)}), ["orders", "refunds"])
+    found = [(name, dict(labels)) for name, labels in samples(exposed({"prod": series}, 0.0, GROUP_METRICS))]
+    owners = {(name, of["topic"]): of.get("owner") for name, of in found if {"consumergroup", "topic"} <= of.keys()}
+    names = {f"kafka_consumergroup_{name}" for name in ("assigned", "current_offset", "lag", "lag_sum")}
+    assert {name: owners[name, "orders"] for name in names} == dict.fromkeys(names, 'team "a"')
+    assert {owner for (_, topic), owner in owners.items() if topic == "refunds"} == {None}

@@ -81,3 +81,11 @@ def test_the_verdict_on_a_topic_has_owner_and_severity_for_alerts() -> None:
         monitor.take_sweep(sweep_of("prod", groups, also=["billing.a", "orders"]))
         poller.poll()
         assert labels() == {"billing.a": of_billing, "orders": f'owner="",severity="{severity}"'}
+
+
+def test_what_a_group_does_in_a_topic_has_its_owner_for_alerts() -> None:
+    monitor, _ = watched()
+    places = {TopicPartition("billing.a", 0): GroupPartition(5, 0, 0), ORDERS: GroupPartition(5, 0, 0)}
+    monitor.take_sweep(sweep_of("prod", {"reading": Group(GroupState.STABLE, 1, places)}))
+    found = re.findall('kafka_consumergroup_lag_sum{.*topic="(.*?)"(.*)} 0', monitor.metrics().decode())
+    assert dict(found) == {"billing.a": ',owner="team-payments"', "orders": ""}
