@@ -186,7 +186,7 @@ def test_texts_of_alerts_ask_for_labels_of_the_target() -> None:
 def counters() -> set[str]:
     """Every counter that an alert reads."""
     kinds = {metric.name: metric.type for metric in CATALOGUE}
-    return {name for rule in RULES for name in re.findall(r"\w+_total", rule["expr"]) if kinds[name] == "counter"}
+    return {name for rule in RULES for name in re.findall(r"\w+_total", reads(rule)) if kinds[name] == "counter"}
 
 
 def exposed_values(monitor: Monitor) -> dict[str, set[float]]:
