@@ -124,7 +124,7 @@ class ManagerProcess:
         self._listening.set()  # nobody waits any longer
 
 
-class RefusedSettingsError(SourceError, ValueError):
+class ClientSettingsError(SourceError, ValueError):
     """A client cannot be made: at the start by a wrong configuration, later as a call that failed."""
 
     def __str__(self) -> str:
@@ -142,7 +142,7 @@ class _ServedClient:
     def call(self, path: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         """Return what a method or attribute of the client gives.
 
-        Raises SourceError or ValueError, and RefusedSettingsError where the client cannot be made.
+        Raises SourceError or ValueError, and ClientSettingsError where the client cannot be made.
         """
         try:
             if self._client is None:
@@ -151,7 +151,7 @@ class _ServedClient:
             return found(*arguments, **keywords) if callable(found) else found
         except (SourceError, ValueError) as error:
             if self._client is None and not isinstance(error, SourceError):
-                raise RefusedSettingsError(Reason.OTHER, str(error)) from None
+                raise ClientSettingsError(Reason.OTHER, str(error)) from None
             raise error.with_traceback(None) from None
         except Exception as error:
             log.exception("a call of a Kafka client failed with an internal error")
