@@ -129,8 +129,9 @@ def seconds(values: pa.Array) -> Floats:
 
 
 def floats(values: pa.Array) -> Floats:
-    """Return numbers; null is NaN."""
-    return np.asarray(pc.fill_null(values.cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False))
+    """Return numbers; null is NaN. A time far ahead loses less than a millisecond, which Arrow would refuse."""
+    found = pc.fill_null(values.cast(pa.float64(), safe=False), float("nan"))
+    return np.asarray(found.to_numpy(zero_copy_only=False))
 
 
 def flags(values: pa.Array) -> Flags:

@@ -114,7 +114,19 @@ def _polled_spans(tables: Tables, first: date) -> Mapping[str, Mapping[tuple[str
     found = defaultdict[str, dict[tuple[str, ...], _Spans]](dict)
     for (cluster, *of), (begin, end) in spans.items():
         found[cluster][tuple(of)] = begin, end
-    return found
+    return {cluster: clip_backfills(of) for cluster, of in found.items()}
+
+
+def clip_backfills(spans: Mapping[tuple[str, ...], _Spans]) -> dict[tuple[str, ...], _Spans]:
+    """Return the spans of one cluster, those of backfills only up to its first poll.
+
+    A backfill may be of one new partition: once polls began, it says nothing of others.
+    """
+    first = min((begin.min() for (_, source), (begin, _) in spans.items() if source == Source.POLL.value), default=None)
+    if first is None:
+        return dict(spans)
+    clipped = {key: (np.minimum(begin, first), np.minimum(end, first)) for key, (begin, end) in spans.items()}
+    return {key: span if key[1] == Source.POLL.value else clipped[key] for key, span in spans.items()}
 
 
 def _shares(spans: Iterable[_Spans], days: Integers) -> Floats:

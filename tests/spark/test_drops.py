@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
@@ -11,7 +13,7 @@ from exporter.domain.history.retention import retention_days
 from exporter.domain.learning.drops import Drop
 from exporter.domain.learning.rest_days import Rests
 from spark_rollups.report.coverage import describe_drops
-from spark_rollups.stages.drops import drops_before, update_drops
+from spark_rollups.stages.drops import clip_backfills, drops_before, update_drops
 from spark_rollups.stages.folding import FIRST_DAY
 from spark_rollups.store.schemas import COVERAGE, DAILY, INVENTORY
 from spark_rollups.store.tables import Tables
@@ -88,6 +90,17 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert days == [HOLIDAY]
     assert rests.get("prod", "orders.08") == ()
     assert drops_before(tables, HOLIDAY) == []
+
+
+def test_a_backfill_covers_nothing_after_the_first_poll() -> None:
+    """It may be of one new partition, and says nothing of what others did meanwhile."""
+    polls, backfill = ("a", "poll"), ("backfill", "backfill")
+    spans: dict[tuple[str, ...], Any] = {
+        polls: (np.array([50, 80]), np.array([60, 90])),
+        backfill: (np.array([0]), np.array([100])),
+    }
+    assert [edge.tolist() for edge in clip_backfills(spans)[backfill]] == [[0], [50]]
+    assert clip_backfills(spans)[polls] is spans[polls]
 
 
 SPANS = {

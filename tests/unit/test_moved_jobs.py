@@ -116,6 +116,14 @@ def test_an_hourly_topic_that_becomes_daily_is_dead_in_two_pauses_of_a_day(hour_
     assert dead[-2:] == [0, 1] and len(dead) <= 3, dead
 
 
+def test_of_two_pauses_one_may_have_ended_before_the_week() -> None:
+    pauses = (9 * 168 - 72, CHANGED)
+    hours = hours_of(records(lambda hour: not any(begin <= hour < begin + 30 for begin in pauses), 10))
+    known = Baselines.concatenate(list(baselines(hours, [FIRST + 9])))
+    assert known.pause[0] < 3.0, "one alone is none"
+    assert add_recent_pauses(known, np.array([0]), hours, START + 10 * WEEK).pause[0] > 25.0
+
+
 def test_nights_are_no_recent_pauses() -> None:
     """Office hours that are as ever keep the pauses of their baseline: a death at noon is seen as soon as before."""
     moments = records(lambda hour: 8 <= hour % 24 < 18 and hour // 24 % 7 < 5, 10)

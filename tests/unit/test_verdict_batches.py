@@ -82,6 +82,13 @@ def test_an_advance_of_the_future_is_no_sign_of_life_and_no_date(
     assert found == ([verdict, verdict], [last, last]), "the partition and its topic"
 
 
+def test_a_record_of_the_year_9999_fails_no_rollup() -> None:
+    """As producers date records that write microseconds in place of milliseconds."""
+    known = {**STREAM, "state": "future", "known_slots": 1, "last_advance": AS_OF, "observed_until": AS_OF}
+    known["max_timestamp"] = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert judged({**known, "partition": 0}, {**known, "partition": None})[0] == [Verdict.LIVE, Verdict.LIVE]
+
+
 @pytest.mark.parametrize(
     ("state", "verdict"), [("observed", Verdict.LIVE), ("future", Verdict.DEAD), ("preserved", Verdict.DEAD)]
 )

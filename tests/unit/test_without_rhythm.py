@@ -119,6 +119,11 @@ def judged(
         (30, 1, 0, Verdict.SUSPECT),
         (57, 1, 0, Verdict.DEAD),
         (26, 12, 11, Verdict.DEAD),
+        # A run each quarter, and a stream that was busy until it rested for months and came back.
+        (91, 6, 455, Verdict.QUIET),
+        (183, 6, 455, Verdict.DEAD),
+        (27, 1000, 455, Verdict.QUIET),
+        (57, 1000, 455, Verdict.DEAD),
         (60, 4, 21, Verdict.DEAD),
         (64, 4, 21, Verdict.RETIRED),
     ],

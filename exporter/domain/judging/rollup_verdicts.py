@@ -151,8 +151,7 @@ class Verdicts:
         )
         by_period = ~np.isnan(limit)
         by_gaps = ~by_clock & ~by_period & ~np.isnan(streams.last_advance)
-        gaps, seconds = self._known_gaps(there)
-        suspect_of_gaps, limit_of_gaps = find_limits(gaps, seconds, self.suspect_score, self.dead_score)
+        gaps, seconds, suspect_of_gaps, limit_of_gaps = self._find_limits_by_gaps(there)
         self.active_slots = np.where(by_gaps, gaps + 1.0, self.active_slots).astype(np.int64)
         self.history_start = np.where(by_gaps, streams.last_advance - seconds, self.history_start)
         self.suspect_silence_seconds = np.where(by_gaps, suspect_of_gaps, suspect_limit + excused)
@@ -194,18 +193,23 @@ class Verdicts:
         self.suspect_from = np.where(self._by_age, streams.newest + SUSPECT_AFTER_SECONDS, self.suspect_from)
         self.expected_by = np.where(self._by_age, streams.newest + DEAD_AFTER_SECONDS, self.expected_by)
 
-    def _known_gaps(self, there: Flags) -> tuple[Floats, Floats]:
-        """Return the number of gaps before each last advance, and their sum in seconds; 0 where none is known.
+    def _find_limits_by_gaps(self, there: Flags) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the number of gaps before each last advance, 0 where none is known, their sum, and suspect and dead
+        limits, in seconds.
 
-        They are those of its whole history where that is as short as a baseline, else those of its baseline, ``there``
-        for some.
+        They are those of its whole history where that is as short as a baseline, or where no baseline is ``there``,
+        because nothing was written in the weeks before; else those of its baseline.
         """
         last, streams = self._streams.last_advance, self._streams
         lived = last - streams.known_since
         young = lived <= (WEEKS + 1) * WEEK
-        gaps = np.select([young, there], [streams.known_slots - 1, self.active_slots], 0)
-        seconds = np.select([young, there], [lived, last - self.history_start], 0.0)
-        return np.maximum(gaps, 0).astype(np.float64), seconds
+        whole = young | ~there
+        gaps = np.maximum(np.where(whole, streams.known_slots - 1, self.active_slots), 0).astype(np.float64)
+        seconds = np.nan_to_num(np.where(whole, lived, last - self.history_start))
+        suspect, dead = find_limits(gaps, seconds, self.suspect_score, self.dead_score)
+        # A stream that came back after longer than a baseline may have been busy before.
+        least = np.where(young | there, 0.0, 1.0)
+        return gaps, seconds, np.fmax(suspect, least * SUSPECT_AFTER_SECONDS), np.fmax(dead, least * DEAD_AFTER_SECONDS)
 
     def _overrule(self, rows: Rows, override: TopicOverride) -> None:
         """Write what the configuration decides into the columns."""

@@ -23,7 +23,7 @@ def add_recent_pauses(baselines: Baselines, in_force: Rows, hours: Hours, as_of:
 
     ``in_force`` are the rows of ``baselines`` that judge present silences: at most one for each stream. ``hours`` are
     those of all days since their weeks began, and not from before RECENT_DAYS ago. Only silences count that are
-    unusual by the baseline: nights and weekends are in it.
+    unusual by the baseline: nights and weekends are in it. The largest one of the baseline is one of the two.
     """
     pause: Floats = baselines.pause.copy()
     clocked = in_force[baselines.clocked[in_force]]
@@ -40,8 +40,12 @@ def add_recent_pauses(baselines: Baselines, in_force: Rows, hours: Hours, as_of:
         start = clocks.start(row, found.start)
         missed = clocks.slots_missed(row, start, found.end)
         unusual = clocks.score(row, missed) > PAUSE_SCORE
-        length = np.zeros(int(unusual.sum()))
-        known = pauses(row[unusual], missed[unusual], length, np.full(len(pause), np.inf))
+        row, missed = row[unusual], missed[unusual]
+        same = (baselines.slot_seconds[clocked] == slot.seconds) & ~baselines.scheduled[clocked]
+        before = clocked[same & np.isin(clocked, row)]
+        before = before[clocks.score(before, baselines.largest_missed[before]) > PAUSE_SCORE]
+        row, missed = np.append(row, before), np.append(missed, baselines.largest_missed[before])
+        known = pauses(row, missed, np.zeros(len(row)), np.full(len(pause), np.inf))
         pause = np.fmax(pause, known)
     return replace(baselines, pause=pause)
 
