@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from exporter.collectors.poller import Poller
@@ -10,6 +11,7 @@ from exporter.domain.formatting import duration
 from exporter.domain.judging.detection import Detector
 from exporter.domain.polls.metadata import Metadata, TopicConfig, TopicInfo, restore_known
 from exporter.domain.polls.readings import Reason, State, TopicPartition
+from exporter.domain.polls.silence import RestartFacts, silences_of
 from exporter.domain.polls.table import Snapshot
 from exporter.domain.ports import SourceError
 from tests.lookup_answers import Answer
@@ -163,6 +165,11 @@ def test_an_advance_in_a_long_gap_between_polls_is_not_known_to_be_new() -> None
         silence = detector.assess(polled.last, polled.clock.time).silences.silence(0)
         assert silence is not None
         assert (silence.known, silence.not_before) == (known, None if known else before)
+    for advance in (polled.clock.time, polled.clock.time - 9 * 3600):
+        history = RestartFacts(*(np.array([value]) for value in (True, 6, True, advance)))
+        silence = silences_of(polled.last.table, history, 3600.0).silence(0)
+        assert silence is not None
+        assert silence.known is (advance < polled.clock.time), "a rollup knows no more, unless by a backfill"
     source.offsets[A] = (0, 7, polled.clock.time)
     polled.poll()
     silence = Detector().assess(polled.last, polled.clock.time).silences.silence(0)

@@ -16,6 +16,9 @@ from exporter.domain.polls.table import STATE_CODES, Table
 TIMESTAMPS_DIFFER_SECONDS = 300.0
 """A record dated so much after the last advance that history has of its partition was written after that."""
 
+_ROUNDED = 0.001
+"""Files round times to microseconds."""
+
 SETTLING_POLLS = 2
 """Number of polls after a restart. A silence that began before the restart is reported only after these."""
 
@@ -93,14 +96,16 @@ def silences_of(table: Table, before: RestartFacts, sure_within: float = np.inf)
     since, advance = table.silent_since, before.last_advance
     ended = before.known & before.ended
     unmoved = ended & (table.latest == before.end_offset)
+    at_advance = seen & (since == table.last_advance)
+    in_gap = at_advance & (table.last_advance - table.advanced_after > sure_within)
     with np.errstate(invalid="ignore"):
         missed = newest > advance + TIMESTAMPS_DIFFER_SECONDS
         carried = there & unmoved & (advance <= since) & (~seen | (advance >= table.advanced_after)) & ~missed
+        # History has the same poll after the gap, which dates nothing either.
+        carried &= ~(in_gap & (advance > table.last_advance - _ROUNDED))
     unseen = there & ~seen & ~carried
     never = unseen & np.isnan(advance) & (unmoved | (table.latest == 0))
     moved = unseen & ended & (table.latest > before.end_offset)
-    at_advance = seen & (since == table.last_advance)
-    in_gap = at_advance & ~carried & (table.last_advance - table.advanced_after > sure_within)
     known = carried | (at_advance & ~in_gap)
     earliest = np.where(in_gap, table.advanced_after, table.last_advance)
     return Silences(
