@@ -31,8 +31,8 @@ RUN pip install --no-cache-dir --require-hashes --no-build-isolation -r requirem
 # Spark's jars are fetched here and checked against their hashes, so that a job needs no way out of the cluster.
 ENV TOPIC_LIVENESS_CACHE=/opt/topic-liveness/cache
 # Those that read S3 too: a job on such a history finds all it needs.
-RUN python -c "from pathlib import Path; from exporter.storage.files import located; from spark_rollups.spark.session import start_session; \
-start_session('image', master='local[1]', log=Path('/tmp/spark.log'), storage=located('s3://any')).stop()" \
+RUN python -c "from pathlib import Path; from exporter.storage.files import parse_location; from spark_rollups.spark.session import start_session; \
+start_session('image', master='local[1]', log=Path('/tmp/spark.log'), storage=parse_location('s3://any')).stop()" \
  && rm -r "$TOPIC_LIVENESS_CACHE/ivy-spark/cache"
 
 

@@ -1,5 +1,6 @@
 """The Dockerfile, as far as it can be checked in seconds: ``make image-check`` builds it and runs what it built."""
 
+import ast
 import json
 import os
 import re
@@ -85,3 +86,17 @@ def test_who_runs_the_image_cannot_change_what_runs() -> None:
     assert not [arguments for arguments in of("COPY") if "--chown" in arguments or "--chmod" in arguments]
     owned = re.findall(r"(?:chown|--owner=10001)\b.*?(/\S+)", " ".join(of("RUN")))
     assert owned == ["/var/lib/topic-liveness"]
+
+
+def test_python_within_other_files_imports_what_there_is() -> None:
+    """mypy does not read it: a name that the code no longer has would fail in the build of an image."""
+    found = set()
+    places = ("Dockerfile", "Makefile", ".ci/*", ".github/*/*", "docs/*.md")
+    for path in (path for place in places for path in ROOT.glob(place) if path.is_file()):
+        text = path.read_text(encoding="utf-8").replace("\\\n", "")
+        for _, code in re.findall(r"""python3? -c (["'])(.*?)\1""", text, re.DOTALL):
+            imports = [each for each in ast.parse(code).body if isinstance(each, ast.Import | ast.ImportFrom)]
+            command = [sys.executable, "-c", "\n".join(map(ast.unparse, imports))]
+            subprocess.run(command, cwd=ROOT, check=True)
+            found.add(path.name)
+    assert {"Dockerfile", "image"} <= found
