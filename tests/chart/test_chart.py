@@ -141,20 +141,30 @@ def test_openshift_chooses_user_and_group() -> None:
             assert not {"runAsUser", "runAsGroup"} & set(container["securityContext"])
 
 
-def test_a_configuration_from_a_secret_is_mounted_and_made_to_fit(tmp_path: Path) -> None:
+def test_a_configuration_from_a_secret_is_mounted() -> None:
     pod = pod_of(one("existing-secret", "Deployment"))
     assert not [name for kind, name in rendered("existing-secret") if kind == "ConfigMap"]
     assert pod["volumes"][0] == {
         "name": "config",
         "secret": {"secretName": "kafka-liveness-config", "defaultMode": 0o440},
     }
-    [container] = ours(pod)
+    assert ours(pod)[0]["image"].startswith("registry.example.org/topic-liveness@sha256:0123")
+
+
+@pytest.mark.parametrize(
+    "given", ["existing-secret", "common", "minimal extraArgs={-c,/vault/x.yaml} config.web.listen=:1"]
+)
+def test_a_configuration_that_the_chart_does_not_see_is_made_to_fit(given: str, tmp_path: Path) -> None:
+    """It has the name, the port and the history that jobs, Service and the next pod know."""
+    values, *settings = given.split()
+    deployment = one(values, "Deployment", "", *settings)
+    [container] = ours(pod_of(deployment))
     path = tmp_path / "config.yaml"
     path.write_text("clusters: [{name: prod, kafka: {bootstrap.servers: broker:9092}}]\nweb: {listen: 127.0.0.1:1}\n")
-    settings = load_settings(path, environ={variable["name"]: variable["value"] for variable in container["env"]})
-    assert (settings.web.listen, settings.history.folder) == (":9797", Path("/var/lib/topic-liveness"))
+    found = load_settings(path, environ={variable["name"]: variable["value"] for variable in container["env"]})
+    assert (found.web.listen, found.history.folder) == (":9797", Path("/var/lib/topic-liveness"))
+    assert found.exporter == deployment["metadata"]["name"]
     assert container["ports"][0]["containerPort"] == 9797
-    assert container["image"].startswith("registry.example.org/topic-liveness@sha256:0123")
 
 
 def test_the_network_policy_lets_scrapes_in_and_the_broker_out() -> None:

@@ -107,7 +107,12 @@ true
 {{ mergeOverwrite $ours (deepCopy .Values.config) | toYaml }}
 {{- end }}
 
-{{- /* The port that the configuration listens on; one from a Secret listens on 9797, by the environment. */ -}}
+{{- /* "true" where the exporter reads a file that is not made of `config`, else nothing. */ -}}
+{{- define "liveness.unseen" -}}
+{{- if or .Values.existingSecret (regexMatch "(^| )(-c|--config)" (join " " .Values.extraArgs)) }}true{{ end }}
+{{- end }}
+
+{{- /* The port that the configuration listens on; one that the chart does not see listens on 9797, by the environment. */ -}}
 {{- define "liveness.port" -}}
-{{- if .Values.existingSecret }}9797{{ else }}{{ dig "web" "listen" ":9797" .Values.config | regexFind "[0-9]+$" }}{{ end }}
+{{- if include "liveness.unseen" . }}9797{{ else }}{{ dig "web" "listen" ":9797" .Values.config | regexFind "[0-9]+$" }}{{ end }}
 {{- end }}

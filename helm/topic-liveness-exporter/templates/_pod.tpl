@@ -56,7 +56,7 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 
 {{- /* What every process gets: of a configuration that the chart does not see, what it must know is set over it. */ -}}
 {{- define "liveness.env" -}}
-{{- if .Values.existingSecret }}
+{{- if include "liveness.unseen" . }}
 - {name: TOPIC_LIVENESS_EXPORTER, value: {{ include "liveness.fullname" . | quote }}}
 - {name: TOPIC_LIVENESS_HISTORY__FOLDER, value: {{ include "liveness.folder" . | quote }}}
 - {name: TOPIC_LIVENESS_WEB__LISTEN, value: ":9797"}
