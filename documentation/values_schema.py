@@ -35,7 +35,7 @@ def _config() -> Schema:
     sections["web"]["properties"]["listen"] = {
         "type": ["string", "null"],
         "pattern": ":[1-9][0-9]*$",
-        "not": {"pattern": r"^(127\.|localhost:|\[::1\])"},
+        "not": {"type": "string", "pattern": r"^(127\.|localhost:|\[::1\])"},
         "description": "Probes and scrapes come from outside the pod: no loopback address.",
     }
     sections["history"]["properties"]["folder"] = {

@@ -42,17 +42,20 @@ def test_kubernetes_accepts_every_manifest(values: str) -> None:
     assert {"Deployment", "Service"} <= {kind for kind, _ in rendered(values)}
 
 
-@pytest.mark.parametrize("values", [names(path) for path in VALUES if path.stem != "existing-secret-values"])
-def test_the_rendered_configuration_is_good(values: str, tmp_path: Path) -> None:
+BLANK = [f"minimal config.{place}=null" for place in ("exporter", "history", "history.folder", "web", "web.listen")]
+
+
+@pytest.mark.parametrize("given", [names(path) for path in VALUES if path.stem != "existing-secret-values"] + BLANK)
+def test_the_rendered_configuration_is_good(given: str, tmp_path: Path) -> None:
     """The file in the ConfigMap loads without a problem; history lies on the mounted volume, or where values say."""
+    values, *settings = given.split()
     path = tmp_path / "config.yaml"
-    [text] = [
-        found["data"]["config.yaml"] for found in rendered(values).values() if "config.yaml" in found.get("data", {})
-    ]
+    made = rendered(values, *settings).values()
+    [text] = [each["data"]["config.yaml"] for each in made if "config.yaml" in each.get("data", {})]
     path.write_text(text, encoding="utf-8")
-    settings = load_settings(path, environ={"KAFKA_PASSWORD": "secret"})
-    assert settings.history.folder == parse_location(FOLDERS.get(values, "/var/lib/topic-liveness"))
-    assert settings.exporter == one(values, "Deployment")["metadata"]["name"]
+    found = load_settings(path, environ={"KAFKA_PASSWORD": "secret"})
+    assert found.history.folder == parse_location(FOLDERS.get(values, "/var/lib/topic-liveness"))
+    assert found.exporter == one(values, "Deployment")["metadata"]["name"]
 
 
 @EVERY

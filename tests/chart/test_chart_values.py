@@ -58,6 +58,25 @@ def test_a_slip_of_the_pen_is_refused(setting: str, place: str) -> None:
     assert place in run.stderr
 
 
+def empty(values: dict[str, Any], place: str = "") -> Iterator[str]:
+    """The places of all empty lists and maps."""
+    for name, value in values.items():
+        if value in ([], {}):
+            yield place + name
+        elif isinstance(value, dict):
+            yield from empty(value, f"{place}{name}.")
+
+
+OPERATOR = "rollup.sparkOperator.enabled=true rollup.sparkOperator.image=spark config.history.folder=s3://bucket/folder"
+
+
+@pytest.mark.parametrize("job", ["delivery.enabled=null", OPERATOR])
+def test_a_key_whose_entries_are_all_commented_out_is_as_before(job: str) -> None:
+    settings = ["prometheusRule.enabled=true", "networkPolicy.enabled=true", *job.split()]
+    blank = [f"{place}=null" for place in empty(yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")))]
+    assert rendered("minimal", *settings, *blank) == rendered("minimal", *settings)
+
+
 def test_the_schema_of_the_configuration_is_golden(golden: Callable[[str, str], None]) -> None:
     golden(str(values_schema.FILE), values_schema.complete_schema())
 

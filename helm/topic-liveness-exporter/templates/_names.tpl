@@ -16,7 +16,7 @@
 {{- /* The name of a job: (dict "root" $ "verb" "rollup"). What runs it makes longer names of it: Kubernetes takes 52
 characters of a CronJob, and the Spark operator adds 20 for the time, in a label of 63. */ -}}
 {{- define "liveness.jobName" -}}
-{{- $operator := and (eq .verb "rollup") .root.Values.rollup.sparkOperator.enabled -}}
+{{- $operator := and (eq .verb "rollup") .root.Values.rollup.sparkOperator.enabled | default false -}}
 {{- $end := printf "-%s" .verb -}}
 {{- $room := sub (ternary 43 52 $operator) (len $end) | int -}}
 {{ include "liveness.fullname" .root | trunc $room | trimSuffix "-" }}{{ $end }}
@@ -40,7 +40,7 @@ needed. A key is written once, however many of them have it: the manifest's own 
 {{- end }}
 {{- $labels := dict "app.kubernetes.io/version" .root.Chart.AppVersion "app.kubernetes.io/managed-by" .root.Release.Service }}
 {{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version) }}
-{{- mergeOverwrite $labels .root.Values.commonLabels (.further | default dict) $selector | toYaml }}
+{{- mergeOverwrite $labels (.root.Values.commonLabels | default dict) (.further | default dict) $selector | toYaml }}
 {{- end }}
 
 {{- /* A reference to an image: (dict "root" $ "image" .Values.image) */ -}}
@@ -88,7 +88,7 @@ There the release's own namespace belongs to the name. */ -}}
 
 {{- /* Where history is: on the volume, or where the configuration says. */ -}}
 {{- define "liveness.folder" -}}
-{{ dig "history" "folder" "/var/lib/topic-liveness" .Values.config }}
+{{ (.Values.config.history | default dict).folder | default "/var/lib/topic-liveness" }}
 {{- end }}
 
 {{- /* "true" where history is on a volume of the pod, else nothing. */ -}}
@@ -101,10 +101,10 @@ true
 {{- end }}
 {{- end }}
 
-{{- /* The configuration file: the chart's part under the user's. */ -}}
+{{- /* The configuration file: the user's, with a folder and a name where it has none. */ -}}
 {{- define "liveness.config" -}}
-{{- $ours := dict "exporter" (include "liveness.fullname" .) "history" (dict "folder" (include "liveness.folder" .)) -}}
-{{ mergeOverwrite $ours (deepCopy .Values.config) | toYaml }}
+{{- $folder := dict "history" (dict "folder" (include "liveness.folder" .)) -}}
+{{ merge $folder (deepCopy .Values.config) (dict "exporter" (include "liveness.fullname" .)) | toYaml }}
 {{- end }}
 
 {{- /* "true" where the exporter reads a file that is not made of `config`, else nothing. */ -}}
@@ -114,5 +114,5 @@ true
 
 {{- /* The port that the configuration listens on; one that the chart does not see listens on 9797, by the environment. */ -}}
 {{- define "liveness.port" -}}
-{{- if include "liveness.unseen" . }}9797{{ else }}{{ dig "web" "listen" ":9797" .Values.config | regexFind "[0-9]+$" }}{{ end }}
+{{- if include "liveness.unseen" . }}9797{{ else }}{{ (.Values.config.web | default dict).listen | default ":9797" | regexFind "[0-9]+$" }}{{ end }}
 {{- end }}

@@ -73,7 +73,7 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- end }}
 
 {{- define "liveness.jobEnv" -}}
-{{ concat (list (dict "name" "HOME" "value" "/tmp")) (include "liveness.env" .root | fromYamlArray) .job.extraEnv | toYaml }}
+{{ concat (list (dict "name" "HOME" "value" "/tmp")) (include "liveness.env" .root | fromYamlArray) (.job.extraEnv | default list) | toYaml }}
 {{- end }}
 
 {{- define "liveness.needsHistory" -}}
@@ -86,8 +86,8 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- define "liveness.job" -}}
 {{- $root := .root -}}
 {{- include "liveness.needsHistory" . -}}
-{{- $deliver := and (eq .verb "report") $root.Values.delivery.enabled -}}
-{{- if and $deliver (not $root.Values.existingSecret) (not (dig "delivery" "recipients" list $root.Values.config)) }}
+{{- $deliver := and (eq .verb "report") $root.Values.delivery.enabled | default false -}}
+{{- if and $deliver (not $root.Values.existingSecret) (not ($root.Values.config.delivery | default dict).recipients) }}
 {{- fail "delivery.enabled needs config.delivery.recipients: they say who is sent the report" }}
 {{- end -}}
 {{- $affinity := .job.affinity -}}
@@ -139,9 +139,9 @@ spec:
             - name: {{ .verb }}
               image: {{ include "liveness.jobsImage" $root }}
               imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-              args: {{- concat (list .verb "--config" "/etc/topic-liveness/config.yaml") (ternary (list "--deliver") list $deliver) .job.args | toYaml | nindent 16 }}
+              args: {{- concat (list .verb "--config" "/etc/topic-liveness/config.yaml") (ternary (list "--deliver") list $deliver) (.job.args | default list) | toYaml | nindent 16 }}
               env: {{- include "liveness.jobEnv" . | nindent 16 }}
-              {{- with concat (include "liveness.envFrom" $root | fromYamlArray) .job.extraEnvFrom }}
+              {{- with concat (include "liveness.envFrom" $root | fromYamlArray) (.job.extraEnvFrom | default list) }}
               envFrom: {{- toYaml . | nindent 16 }}
               {{- end }}
               resources: {{- toYaml .job.resources | nindent 16 }}

@@ -28,7 +28,7 @@
 {{- $rules = append $rules $rule }}
 {{- else }}
 {{- $alerts = append $alerts $rule.alert }}
-{{- $changed := get $values.rules $rule.alert | default dict }}
+{{- $changed := get ($values.rules | default dict) $rule.alert | default dict }}
 {{- $default := ternary "false" "true" (has $rule.alert $withoutJob) }}
 {{- if eq (get $changed "enabled" | toString | default $default) "true" }}
 {{- with get $changed "for" }}
@@ -39,7 +39,7 @@
 {{- $_ := set $rule "expr" (printf "max without (severity) (%s)" $rule.expr) }}
 {{- $_ := set $rule.labels "severity" . }}
 {{- end }}
-{{- $_ := set $rule "labels" (mergeOverwrite $rule.labels $values.ruleLabels (get $changed "labels" | default dict)) }}
+{{- $_ := set $rule "labels" (mergeOverwrite $rule.labels ($values.ruleLabels | default dict) (get $changed "labels" | default dict)) }}
 {{- $rules = append $rules $rule }}
 {{- end }}
 {{- end }}
