@@ -77,6 +77,9 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- end }}
 
 {{- define "liveness.needsHistory" -}}
+{{- if and (eq (toString (.root.Values.config.history | default dict).enabled) "false") (not (include "liveness.unseen" .root)) }}
+{{- fail (printf "%s.enabled needs config.history.enabled: the job reads the history that the exporter keeps. Set config.history.enabled=true, or %s.enabled=false" .verb .verb) }}
+{{- end }}
 {{- if and (include "liveness.onVolume" .root) (not .root.Values.persistence.enabled) }}
 {{- fail (printf "%s.enabled needs persistence.enabled, or object storage in config.history.folder: the job reads the history that the exporter keeps. Set persistence.enabled=true, or %s.enabled=false" .verb .verb) }}
 {{- end }}
