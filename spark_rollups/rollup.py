@@ -219,7 +219,8 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
     if not wanted:
         return "all there" if there else "no history yet"
-    rows = compute_once(learn_weeks(tables.read("daily"), tables.read("baselines"), wanted, shards))
+    daily, before, coverage = (tables.read(name) for name in ("daily", "baselines", "coverage"))
+    rows = compute_once(learn_weeks(daily, before, coverage, wanted, shards))
     few = len(wanted) == 1 or shards == 1
     maxima = rows.where("maximum is not null").select("maximum.*")
     made = rows.where("baseline is not null").select("baseline.*")
@@ -247,13 +248,7 @@ def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> 
     tables.put_as_of("calibration", tables.spark.createDataFrame(table, CALIBRATION).coalesce(1), as_of)
 
 
-def judge(
-    tables: Tables,
-    streams: DataFrame,
-    as_of: datetime,
-    rule: Rule,
-    shards: int,
-) -> DataFrame:
+def judge(tables: Tables, streams: DataFrame, as_of: datetime, rule: Rule, shards: int) -> DataFrame:
     """Return the verdict rows of ``as_of`` with the published columns; ``streams`` are in their state of then.
 
     When clusters were last polled is added to ``rule``.

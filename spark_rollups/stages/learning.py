@@ -1,7 +1,8 @@
 """``daily`` -> ``baselines`` and ``maxima``, once a week; whole topics at a time."""
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.days import Days, hours_of
+from exporter.domain.history.rows import Source
 from exporter.domain.learning.baselines import Baselines
 from exporter.domain.learning.baselines_of_streams import baselines
 from exporter.domain.learning.hours import UNKNOWN, Hours, Integers
@@ -83,10 +85,11 @@ def weeks_from(days: pa.Array) -> Integers:
     return (integers(days) - (_MONDAY - date(1970, 1, 1)).days) // _WEEK_DAYS
 
 
-def learn_weeks(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shards: int) -> DataFrame:
+def learn_weeks(daily: DataFrame, before: DataFrame, polls: DataFrame, weeks: Sequence[int], shards: int) -> DataFrame:
     """Return rows of LEARNED: the baselines of these weeks, and the maxima of the week before each.
 
-    ``before`` are the baselines of other weeks: silences that began in these have ended since.
+    ``before`` are the baselines of other weeks: silences that began in these have ended since. ``polls`` are rows of
+    the coverage.
     """
     days = daily.where(
         (F.col("date") >= F.lit(monday(min(weeks) - PAUSE_WEEKS))) & (F.col("date") < F.lit(monday(max(weeks))))
@@ -98,15 +101,27 @@ def learn_weeks(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shard
         & (F.col("week") < F.lit(monday(max(weeks))))
         & (F.col("log_mean").isNotNull() | F.col("schedule").isNotNull())
     )
-    make = functools.partial(learn_batch, weeks=tuple(weeks), schema=arrow_schema(LEARNED))
+    make = functools.partial(learn_batch, weeks=find_last_polls(polls, weeks), schema=arrow_schema(LEARNED))
     return apply_by_shard(days, others, shards, make, LEARNED)
 
 
-def learn_batch(days: pa.Table, before: pa.Table, *, weeks: Sequence[int], schema: pa.Schema) -> pa.Table:
+def find_last_polls(coverage: DataFrame, weeks: Sequence[int]) -> Mapping[int, Mapping[str, float]]:
+    """Return these weeks, and the last good poll of each cluster before each, in Unix seconds."""
+    good = coverage.where((F.col("source") == Source.POLL.value) & F.col("last_good_poll").isNotNull())
+    begun, last = F.to_date(F.date_trunc("week", "window_start")), F.max(F.unix_micros("last_good_poll"))
+    rows = good.groupBy("cluster", begun.alias("week")).agg(last.alias("last")).orderBy("last").collect()
+    return {week: {row.cluster: row["last"] / 1e6 for row in rows if row.week < monday(week)} for week in weeks}
+
+
+def learn_batch(
+    days: pa.Table, before: pa.Table, *, weeks: Mapping[int, Mapping[str, float]], schema: pa.Schema
+) -> pa.Table:
     """Return the rows of LEARNED of a batch of whole topics: rows of ``daily``, and of baselines of other weeks."""
     names = Names(days, before)
     hours = hours_from(days, names.rows[0])
-    made = list(baselines(hours, weeks)) if len(hours) else []
+    clusters = names.keys["cluster"].to_pylist()
+    until = {week: np.array([polled.get(one, math.inf) for one in clusters]) for week, polled in weeks.items()}
+    made = list(baselines(hours, sorted(weeks), until)) if len(hours) else []
     in_force = [*made, baselines_from(before, names.rows[1])]
     found = maxima(hours, Baselines.concatenate(in_force), [week - 1 for week in weeks])
     whole = names.partition == UNKNOWN

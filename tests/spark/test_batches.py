@@ -34,7 +34,7 @@ def number(day: date) -> int:
 def learn(made: SpoolDays, day: float, before: int = 0) -> list[pa.Table]:
     """Return the baselines as of a day, of its week and of so many ``before``, and the maxima."""
     nothing, last = arrow_schema(BASELINES).empty_table(), week_of(moment(at(day)).date())
-    weeks = list(range(last - before, last + 1))
+    weeks: dict[int, dict[str, float]] = {week: {} for week in range(last - before, last + 1)}
     return struct_tables(
         learn_batch(made.days, nothing, weeks=weeks, schema=arrow_schema(LEARNED)), "baseline", "maximum"
     )

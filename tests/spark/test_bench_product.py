@@ -56,7 +56,8 @@ def test_the_job_makes_what_the_bench_counts_by(tmp_path: Path) -> None:
     fleet = small()
     write_spool(fleet, tmp_path)
     first = first_week_of(fleet)
-    nothing, weeks = arrow_schema(BASELINES).empty_table(), range(first + 1, first + WEEKS + 1)
+    nothing = arrow_schema(BASELINES).empty_table()
+    weeks: dict[int, dict[str, float]] = {week: {} for week in range(first + 1, first + WEEKS + 1)}
     learned = learn_batch(fold(tmp_path).days, nothing, weeks=weeks, schema=arrow_schema(LEARNED))
     baselines, maxima = struct_tables(learned, "baseline", "maximum")
 

@@ -114,6 +114,28 @@ def test_a_pause_of_weeks_and_a_run_that_is_stopped_cost_no_week(spark: SparkSes
     assert made[0] == made[1]
 
 
+def test_an_exporter_that_is_down_over_monday_hides_no_death(spark: SparkSession, tmp_path: Path) -> None:
+    """Its gap is no pause, and a rebuild that knows what came after it makes the same baseline of that week."""
+    world = World(tmp_path)
+    world.write("orders", 0, every(HOUR, at(0), at(21, 12)))
+    world.poll(at(0), at(18))
+    world.poll(at(21, 9), at(23))
+    run_rollup(spark, tmp_path, RollupRequest(moment(at(23))), Progress())
+    verdicts = {row.topic: row.verdict for row in rows_of(tmp_path, "verdicts") if row.partition is None}
+    assert verdicts == {"orders": Verdict.DEAD}
+
+    def baseline() -> list[str]:
+        week = moment(at(21)).date()
+        rows = [row for row in rows_of(tmp_path, "baselines") if (row.topic, row.week) == ("orders", week)]
+        assert {(row.pause_slots, row.observed_seconds) for row in rows} == {(0.0, at(18) - at(0))}
+        return in_order(rows)
+
+    first = baseline()
+    world.poll(at(23), at(29))
+    run_rollup(spark, tmp_path, RollupRequest(moment(at(29)), rebuild=True), Progress())
+    assert baseline() == first
+
+
 @pytest.mark.parametrize("noted", [json.dumps({"layout": LAYOUT + 1}), '{"lay', None])
 def test_tables_of_another_release_are_left_as_they_are(spark: SparkSession, copied: Path, noted: str | None) -> None:
     """Rollup and report name the folder and the next step, and write nothing. So they do where the note is lost."""

@@ -114,11 +114,30 @@ def test_the_longest_silence_is_exact(steps: list[float]) -> None:
     assert found.observed[0] == 6 * WEEK - 3600.0 * (at[0] // 3600 - begin // 3600)
 
 
-def test_a_silence_that_goes_on_as_the_week_begins_counts_up_to_there() -> None:
-    """So never silent over its length is true of all of the weeks before that Monday, whenever it ended."""
-    begin = FIRST_MONDAY + 2900 * WEEK
-    hour = round(begin / 3600.0) + np.arange(6 * 168)
-    hour = np.append(hour[:-18], hour[-1] + 20)
-    (found,) = baselines(hours_of_moments(hour * 3600.0), [2906])
-    assert found.largest_silence[0] == 19 * 3600.0
-    assert found.largest_silence_end[0] == begin + 6 * WEEK
+@pytest.mark.parametrize("unpolled", [0, 10])
+def test_a_silence_that_goes_on_as_the_week_begins_counts_up_to_there(unpolled: int) -> None:
+    """Or up to the last poll before: what nobody saw is neither silence, nor a pause, nor observed.
+
+    So never silent over its length is true of all that was observed before that Monday. A week that is made again,
+    when more is known of the time after, is the same.
+    """
+    monday, unseen = FIRST_MONDAY + 2906 * WEEK, unpolled * 3600.0
+    hour = round(monday / 3600.0) + np.arange(-6 * 168, 0)
+    hours = hours_of_moments(np.append(hour[:-18], hour[-1] + 20) * 3600.0)
+    hours.unknown[-1] = unpolled > 0
+    polled = {2906: np.array([monday - unseen - 30.0])}
+    for weeks in ([2906], [2906, 2907]):
+        found = next(baselines(hours, weeks, polled))
+        assert found.largest_silence[0] == 19 * 3600.0 - unseen
+        assert found.largest_silence_end[0] == monday - unseen
+        assert found.observed[0] == 6 * WEEK - unseen
+
+
+def test_an_outage_of_the_exporter_over_monday_is_no_pause() -> None:
+    """Down from Friday to Monday in its second week, it would be the largest part of a short past."""
+    monday = FIRST_MONDAY + 2902 * WEEK
+    hours = hours_of_moments(np.arange(monday - 2 * WEEK, monday - 3 * 86_400.0, 60.0), fine=True)
+    polled, unknown = ({2902: np.array([at])} for at in (monday - 3 * 86_400.0 - 30.0, np.inf))
+    assert next(baselines(hours, [2902], unknown)).pause[0] > 500.0
+    (found,) = baselines(hours, [2902], polled)
+    assert (found.slot_seconds[0], found.pause[0], found.observed[0]) == (300.0, 0.0, 11 * 86_400.0)

@@ -8,7 +8,7 @@ import numpy as np
 from exporter.domain.arrays import runs
 from exporter.domain.learning.baselines import WEEKS, Baselines
 from exporter.domain.learning.hours import Hours
-from exporter.domain.learning.past_weeks import PastWeeks
+from exporter.domain.learning.past_weeks import LastPolls, PastWeeks
 from exporter.domain.learning.slots import BY_FIVE, BY_HOUR, Slot, cut_into_slots
 
 SEVERAL = 2.0
@@ -24,7 +24,7 @@ def weeks_with_baselines(active: Iterable[int]) -> set[int]:
     return {week + after for week in active for after in range(1, WEEKS + 1)}
 
 
-def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
+def baselines(hours: Hours, weeks: Sequence[int], polled: LastPolls | None = None) -> Iterator[Baselines]:
     """Yield the baselines of these weeks, some streams at a time, each in the slots that the stream is judged in.
 
     A stream without activity in the eight weeks before a week has no baseline for it.
@@ -32,10 +32,11 @@ def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
     cuts = np.append(runs(hours.stream)[::STREAMS_AT_ONCE], len(hours))
     for first, last in pairwise(cuts.tolist()):
         some = hours[slice(first, last)]
-        found = list(learn_baselines(some, weeks, BY_HOUR))
+        found = list(learn_baselines(some, weeks, BY_HOUR, polled or {}))
         detailed = some[np.isin(some.stream, np.unique(some.stream[some.fives != 0]))]
         if found and len(detailed):
-            found = [prefer_finer_slots(Baselines.concatenate(found), list(learn_baselines(detailed, weeks, BY_FIVE)))]
+            by_five = list(learn_baselines(detailed, weeks, BY_FIVE, polled or {}))
+            found = [prefer_finer_slots(Baselines.concatenate(found), by_five)]
         yield from found
 
 
@@ -54,10 +55,10 @@ def prefer_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Base
     return Baselines.concatenate([by_hour[keep], fives[chosen]])
 
 
-def learn_baselines(hours: Hours, weeks: Sequence[int], slot: Slot) -> Iterator[Baselines]:
+def learn_baselines(hours: Hours, weeks: Sequence[int], slot: Slot, polled: LastPolls) -> Iterator[Baselines]:
     """Yield the baselines of each week of a few streams, in slots of one length."""
     if len(hours):
-        history = PastWeeks(cut_into_slots(hours, slot), weeks, slot)
+        history = PastWeeks(cut_into_slots(hours, slot), weeks, slot, polled)
         for week in sorted(weeks):
             made = history.baselines(week)
             if made is not None:

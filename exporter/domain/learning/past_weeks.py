@@ -4,7 +4,7 @@ Past silences are scored by the stream's own traffic clock, each with the profil
 includes the silence itself would give too low scores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -50,12 +50,15 @@ _WEEKLY_SHARE = 0.7
 _FIRST_MONDAY_HOUR = round(FIRST_MONDAY / HOUR)
 _WEEK_DAYS = 7
 
+LastPolls = Mapping[int, Floats]
+"""By week: the last good poll of each stream before it, in Unix seconds; infinite where nobody ever polled."""
+
 
 class PastWeeks:
     """The weeks before some weeks of a few streams, as arrays [streams, weeks, 168]."""
 
-    def __init__(self, hours: Hours, weeks: Sequence[int], slot: Slot) -> None:
-        self.slot = slot
+    def __init__(self, hours: Hours, weeks: Sequence[int], slot: Slot, polled: LastPolls) -> None:
+        self.slot, self._polled = slot, polled
         self._begin = min(weeks) - PERIOD_WEEKS
         self._streams, stream = np.unique(hours.stream, return_inverse=True)
         hours = replace(hours, stream=stream.ravel().astype(np.intp))
@@ -104,7 +107,12 @@ class PastWeeks:
         rows = np.flatnonzero(total > 0)
         if not len(rows):
             return None
-        watched = self._watched[:, left:right] & (self._number[left:right] >= first[:, None, None])
+        hour = _FIRST_MONDAY_HOUR + self._begin * HOURS + self._number[left:right]
+        last = self._known.hour[self._find_first(np.arange(self.streams), FIRST_MONDAY + week * WEEK) - 1]
+        # After the last row before the week only polls prove silence: what ended it is not known as the week begins.
+        proved = hour * HOUR < self._polled_until(week)[:, None, None]
+        watched = np.where(hour > last[:, None, None], proved, self._watched[:, left:right])
+        watched &= self._number[left:right] >= first[:, None, None]
         place = np.full(self.streams, -1, np.intp)
         place[rows] = np.arange(len(rows))
         scored = _ScoredWeeks(self, place, week, active[rows], watched[rows].astype(np.float64))
@@ -184,7 +192,7 @@ class PastWeeks:
         return pauses(stream, missed, length, lived), spells(stream[known], length[known], slow)
 
     def select_ongoing(self, week: int) -> PastSilences:
-        """Return the silences that last as ``week`` begins, up to then.
+        """Return the silences that last as ``week`` begins, up to then or to the last poll before.
 
         A stream that falls silent in that week has ended this silence, so it counts as one that ended.
         """
@@ -197,10 +205,16 @@ class PastWeeks:
         micros = round(self.slot.seconds) * SECOND
         advance = self._known.last[last]
         start = np.asarray((advance // micros + 1) * self.slot.seconds, np.float64)
-        end = np.full(len(last), begin)
+        end = self._polled_until(week)[self._known.stream[last]]
         slots = ((end - start) // self.slot.seconds).astype(np.int64)
         found = PastSilences(self._known.stream[last], start, end, np.asarray(advance / SECOND, np.float64), slots)
         return found[(found.slots > 0) & (start >= begin - PAUSE_WEEKS * WEEK)]
+
+    def _polled_until(self, week: int) -> Floats:
+        """Return the end of the slot in which each stream was polled last, at most the start of ``week``."""
+        begin = np.full(self.streams, FIRST_MONDAY + week * WEEK)
+        polled = self._polled[week][self._streams] if week in self._polled else begin
+        return np.asarray(np.minimum(np.ceil(polled / self.slot.seconds) * self.slot.seconds, begin))
 
     def _find_first(self, streams: Rows, moment: float) -> Rows:
         """Return each stream's first row at or after ``moment``; the row after its last one where there is none."""
