@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain.formatting import iso_of
+from exporter.domain.history.rows import Source
 from exporter.domain.learning.baselines import WEEKS
 from exporter.domain.learning.baselines_of_streams import weeks_with_baselines
 from exporter.domain.learning.pauses import RECENT_DAYS
@@ -251,11 +252,14 @@ def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> 
 def judge(tables: Tables, streams: DataFrame, as_of: datetime, rule: Rule, shards: int) -> DataFrame:
     """Return the verdict rows of ``as_of`` with the published columns; ``streams`` are in their state of then.
 
-    When clusters were last polled is added to ``rule``.
+    When clusters were last polled (or backfilled, where nobody ever polled) is added to ``rule``.
     """
     moment = F.lit(as_of)
     polled = tables.read("coverage").where(F.col("window_end") <= moment).groupBy("cluster")
-    last = polled.agg(F.max(F.unix_micros("last_good_poll")).alias("last")).where("last is not null").collect()
+    good, by_poll = F.unix_micros("last_good_poll"), F.col("source") == Source.POLL.value
+    # A backfill of some topics is no poll that fails to list the others.
+    newest = F.coalesce(F.max(F.when(by_poll, good)), F.max(good))
+    last = polled.agg(newest.alias("last")).where("last is not null").collect()
     rule = replace(rule, polled={row.cluster: row["last"] for row in last})
     week = F.to_date(F.date_trunc("week", "last_advance"))
     weeks = [row[0] for row in streams.where("last_advance is not null").select(week).distinct().collect()]

@@ -115,14 +115,21 @@ def test_a_pause_of_weeks_and_a_run_that_is_stopped_cost_no_week(spark: SparkSes
 
 
 def test_an_exporter_that_is_down_over_monday_hides_no_death(spark: SparkSession, tmp_path: Path) -> None:
-    """Its gap is no pause, and a rebuild that knows what came after it makes the same baseline of that week."""
-    world = World(tmp_path)
+    """Its gap is no pause, and a rebuild that knows what came after it makes the same baseline of that week.
+
+    What nobody polls any more is held, whatever a backfill of other topics covers since.
+    """
+    world, left, other = World(tmp_path), World(tmp_path, "left"), World(tmp_path, "left")
     world.write("orders", 0, every(HOUR, at(0), at(21, 12)))
+    left.write("kept", 0, every(HOUR, at(0), at(20)))
+    other.write("new", 0, every(HOUR, at(16), at(23)))
     world.poll(at(0), at(18))
     world.poll(at(21, 9), at(23))
+    left.poll(at(0), at(20))
+    other.backfill(at(16), at(23))
     run_rollup(spark, tmp_path, RollupRequest(moment(at(23))), Progress())
     verdicts = {row.topic: row.verdict for row in rows_of(tmp_path, "verdicts") if row.partition is None}
-    assert verdicts == {"orders": Verdict.DEAD}
+    assert verdicts == {"orders": Verdict.DEAD, "kept": Verdict.HELD, "new": Verdict.LIVE}
 
     def baseline() -> list[str]:
         week = moment(at(21)).date()
