@@ -171,7 +171,7 @@ class _Run:
     def _calibrated(self) -> Sequence[Calibration]:
         request = self._request
         with self._progress.stage("thresholds") as details:
-            maxima, known = self._tables.read("maxima"), (request.outages, request.overrides)
+            maxima, known = self._tables.read("maxima"), (request.outages, request.overrides, request.calendars)
             made = calibrate(maxima, self._moment, request.accepted, *known, shards=self._shards)
             keep(self._tables, made, self._moment)
             details.extend(map(str, made))

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
+from exporter.domain.learning.rest_days import Calendar, Rests
 from exporter.domain.overrides import are_in_outages, are_overridden
 from exporter.domain.scoring.calibration import (
     FITTED_WEEKS,
@@ -50,22 +51,24 @@ def calibrate(
     accepted: AlarmBudget,
     outages: Sequence[Outage] = (),
     overrides: Sequence[TopicOverride] = (),
+    calendars: Sequence[Calendar] = (),
     shards: int = 1,
 ) -> Sequence[Calibration]:
     """Return the calibration of each kind of stream, made of the weeks that were over at ``as_of``.
 
     ``found`` are rows of MAXIMA. Thresholds are not fitted to topic-weeks in which a topic was unusually silent in one
-    of its known ``outages``: these are counted as outages. Left out are topics that one of the ``overrides`` is in
-    force for, with all their weeks: no threshold judges them, and since when is unknown.
+    of its known ``outages``: these are counted as outages. Nor are they fitted to silences over holidays of
+    ``calendars``. Left out are topics that one of the ``overrides`` is in force for, with all their weeks: no threshold
+    judges them, and since when is unknown.
     """
     now = week_of(as_of.astimezone(UTC).date())
     ended = found.where(
         (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
     )
-    schema = arrow_schema(UNITS)
+    schema, at = arrow_schema(UNITS), as_of.timestamp()
 
     def make(rows: pa.Table) -> pa.Table:
-        return units(rows, outages=outages, overrides=overrides, as_of=as_of.timestamp(), schema=schema)
+        return units(rows, outages=outages, overrides=overrides, calendars=calendars, as_of=at, schema=schema)
 
     made = ended.groupBy(shard_of_topic(shards)).applyInArrow(make, UNITS)
     return calibrations(unusual_from(made.toArrow()), now, accepted)
@@ -76,6 +79,7 @@ def units(
     *,
     outages: Sequence[Outage] = (),
     overrides: Sequence[TopicOverride] = (),
+    calendars: Sequence[Calendar] = (),
     as_of: float = 0.0,
     schema: pa.Schema,
 ) -> pa.Table:
@@ -89,7 +93,11 @@ def units(
     keys = list(zip(*(column(found, one).take(first).to_pylist() for one in KEY[:2]), strict=True))
     free = ~are_overridden(keys, overrides, as_of)[name]
     begin, end = seconds(column(found, "silent_from")), seconds(column(found, "silent_until"))
-    excused = are_in_outages(keys, name, (begin, end), outages)
+    known, rested = Rests(calendars), np.zeros(len(name), np.bool_)
+    holidays = [known.get(*key) for key in keys]
+    for row in np.flatnonzero(begin < end).tolist():
+        rested[row] = any(one.since < end[row] and one.until > begin[row] for one in holidays[name[row]])
+    excused = are_in_outages(keys, name, (begin, end), outages) | rested
     rows = np.flatnonzero(free)
     week, ended = (weeks_from(column(found, name)) for name in ("week", "week_ended"))
     whole = texts(column(found, "kind")) == TOPIC
@@ -104,7 +112,7 @@ def units(
         **{name: column(found, name).take(some) for name in ("kind", "cluster", "topic", "topic_id")},
         "week": week[some].astype(np.int32),
         "week_ended": ended[some].astype(np.int32),
-        "score": score[some],
+        "score": numbers(np.where(rested, np.nan, score)[some]),
         "since": numbers(begin[some]),
         "overdue": numbers(seconds(column(found, "overdue"))[some]),
         "labelled": excused[some],

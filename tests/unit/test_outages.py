@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from exporter.domain.learning.rest_days import Calendar
 from exporter.domain.scoring.calibration import PARTITION, TOPIC, AlarmBudget, Calibration, calibrations
 from exporter.domain.verdicts import Outage, TopicOverride
 from spark_rollups.spark.frames import arrow_schema
@@ -54,10 +56,10 @@ def maxima() -> pa.Table:
     return maxima_of(lambda week, topic: topic == week % OUT)
 
 
-def of_topics(maxima: pa.Table, outages: Sequence[Outage] = (), overrides: Sequence[TopicOverride] = ()) -> Calibration:
+def of_topics(maxima: pa.Table, outages: Sequence[Outage] = (), **known: Any) -> Calibration:
     """The calibration of topics, at one in 1,000."""
-    known = {"outages": outages, "overrides": overrides, "as_of": NOW.timestamp()}
-    counted = unusual_from(units(maxima, **known, schema=arrow_schema(UNITS)))  # type: ignore[arg-type]
+    known = {"outages": outages, "as_of": NOW.timestamp(), **known}
+    counted = unusual_from(units(maxima, **known, schema=arrow_schema(UNITS)))
     return next(one for one in calibrations(counted, week_of(NOW.date()), AlarmBudget(1.0)) if one.kind == TOPIC)
 
 
@@ -91,6 +93,16 @@ def test_topics_that_the_configuration_decides_on_make_no_threshold_and_no_false
     limited = TopicOverride(rf"orders\.{OUT - 1}", max_silence_seconds=7200.0)
     counted = of_topics(maxima, overrides=[muted, retired, limited])
     assert (alarms(counted), counted.topic_weeks) == (0, WEEKS * (TOPICS - OUT))
+
+
+def test_silences_over_a_holiday_are_no_false_alarms_and_no_outages(maxima: pa.Table) -> None:
+    """No verdict came of them. A calendar speaks for its own topics, and for others where they rest together."""
+    days = [(begin(week).timestamp() + 3600.0, begin(week).timestamp() + 7200.0, "Day") for week in range(1, WEEKS + 1)]
+    rested = of_topics(maxima, calendars=[Calendar(r"orders\..*", "XX", days)])
+    assert (alarms(rested), rested.outages, rested.topic_weeks) == (0, 0, WEEKS * (TOPICS - 1))
+    assert of_topics(maxima, calendars=[Calendar("order", "XX", days)]) == of_topics(maxima)
+    together = maxima_of(lambda week, topic: week == 3 and topic < TOGETHER)
+    assert of_topics(together, calendars=[Calendar(r"orders\.[0-8]", "XX", days)]) == of_topics(together)
 
 
 @pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"muted_until": NOW.timestamp()}])

@@ -189,12 +189,7 @@ def _newest_before(stream: Rows, at: Integers, listings: Listings, chosen: Rows)
 
 
 def do_streams_exist(
-    cluster: Sequence[str],
-    topic: Rows,
-    topic_id: Rows,
-    listed_at: Integers,
-    deleted: Flags,
-    polled: Mapping[str, int],
+    cluster: Sequence[str], topic: Rows, topic_id: Rows, listed_at: Integers, deleted: Flags, polled: Mapping[str, int]
 ) -> Flags:
     """Return which partitions still exist under their topic's present id, by the newest row that lists each.
 

@@ -47,12 +47,7 @@ class Calendar:
 class Rests:
     """The rests of every topic, by calendars and by drops."""
 
-    def __init__(
-        self,
-        calendars: Sequence[Calendar] = (),
-        drops: Iterable[Drop] = (),
-        today: int = 0,
-    ) -> None:
+    def __init__(self, calendars: Sequence[Calendar] = (), drops: Iterable[Drop] = (), today: int = 0) -> None:
         """``drops`` are those of the days (since 1970) before ``today``.
 
         Raises re.error where ``topics`` of a calendar is not a regular expression.

@@ -124,12 +124,13 @@ class Unusual:
     week: NDArray[np.int64]
     week_ended: NDArray[np.int64]
     score: NDArray[np.float64]
+    """NaN on a holiday of the topic, which counts as no outage."""
     since: NDArray[np.float64]
     overdue: NDArray[np.float64]
     """Unix seconds. Each silence began between ``since`` and ``overdue``."""
     judged: Mapping[tuple[str, str, int], int]
     labelled: Flags
-    """Which were in a known outage. These are outages for certain, and their topic-weeks do not count."""
+    """Which were in a known outage or on a holiday. Their topic-weeks do not count."""
 
     def select(self, chosen: Flags) -> Self:
         """Return the chosen silences."""
@@ -166,7 +167,7 @@ class TopicMaxima:
     week_ended: NDArray[np.int64]
     score: NDArray[np.float64]
     excused: Flags
-    """Whether the silence lay in a known outage of its topic."""
+    """Whether the silence lay in a known outage or over a holiday of its topic."""
 
 
 def find_judged_units(scored: TopicMaxima) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -218,7 +219,7 @@ def _labelled(unusual: Unusual, kind: str) -> Unusual:
     excluded = (
         _together(unusual) if kind == TOPIC else unusual.find_companions(unusual.labelled & (unusual.kind == TOPIC))
     )
-    return unusual.select(unusual.labelled & (unusual.kind == kind) & ~excluded)
+    return unusual.select(unusual.labelled & (unusual.kind == kind) & ~excluded & ~np.isnan(unusual.score))
 
 
 def select_alone(unusual: Unusual, kind: str) -> tuple[Unusual, Counter[int]]:
