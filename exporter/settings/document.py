@@ -98,9 +98,7 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.read(child, (*path, index)) for index, child in enumerate(node.value)]
         if node.tag == _NULL and not node.value:
-            # The rest of `password hunter2`, which lost its colon, is not for a message.
-            words = str(path[-1]).split(maxsplit=1) if path and isinstance(path[-1], str) else []
-            self.document.problems.append(Problem((*path[:-1], *words[:1]) if words else path, _NO_VALUE))
+            self.document.problems.append(Problem(path, _NO_VALUE))
         return None if node.tag == _NULL else str(node.value)
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> Tree:

@@ -258,12 +258,13 @@ def _spell_value(path: Path, value: Tree) -> str:
 
 
 def _spell(path: Path) -> str:
-    """Return a path as people write it, without what a secret is said to contain."""
+    """Return a path as people write it, without what a secret is said to contain, or a key that lost its colon."""
     text = ""
     for step, above in zip(path, (None, *path), strict=False):
         if may_be_secret(str(above)):
             break
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        name = f"[{step}]" if isinstance(step, int) else re.sub(r"(?s)[^\w.-].*", "...", step)
+        text += f".{name}" if text and isinstance(step, str) else name
     return text
 
 

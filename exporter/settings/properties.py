@@ -11,6 +11,7 @@ from exporter.storage.files import expand_home
 MASK = "***"
 
 _ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?(?:[\w.-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>\d{1,5}))?", re.ASCII)
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
 _TRUE = ("true", "t", "1")
 _FALSE = ("false", "f", "0")
 
@@ -54,6 +55,8 @@ def list_broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, s
             continue
         if value is None:
             yield name, "has no value"
+        elif not _NAME.fullmatch(name):
+            yield name, "is no property: a name has only letters, digits, '.', '_' and '-'; write `NAME: VALUE`"
         elif file:
             if not may_be_secret(name):
                 yield name, "must be a single value: {file: PATH} is for passwords and other secrets"

@@ -65,6 +65,7 @@ def test_secrets_are_masked_wherever_settings_are_shown(name: str) -> None:
 
 @given(
     name=st.sampled_from(SECRET_PROPERTIES),
+    separator=st.sampled_from([": ", ":", "=", " = ", " "]),
     lead=st.sampled_from(
         ["", "*", "&", "!", "!!", "%", "@", "`", "|", ">", "'", '"', "{", "[", "- ", "? ", "${", "#", "\t"]
     ),
@@ -73,13 +74,13 @@ def test_secrets_are_masked_wherever_settings_are_shown(name: str) -> None:
     style=st.sampled_from(["block", "flow"]),
 )
 @settings(deadline=None, max_examples=300)
-def test_no_error_shows_a_secret(name: str, lead: str, tail: str, indent: int, style: str) -> None:
+def test_no_error_shows_a_secret(name: str, separator: str, lead: str, tail: str, indent: int, style: str) -> None:
     assume((lead, tail) != ("${", "}"))  # the name of a variable is no secret
-    value = f"{lead}{SECRET}{tail}"
+    line = f"{name}{separator}{lead}{SECRET}{tail}"
     if style == "flow":
-        text = f"clusters: [{{name: prod, kafka: {{bootstrap.servers: host:9092, {name}: {value}}}}}]\n"
+        text = f"clusters: [{{name: prod, kafka: {{bootstrap.servers: host:9092, {line}}}}}]\n"
     else:
-        text = f"clusters:\n  - name: prod\n    kafka:\n      client.id: x\n{' ' * indent}  {name}: {value}\n"
+        text = f"clusters:\n  - name: prod\n    kafka:\n      client.id: x\n{' ' * indent}  {line}\n"
     text += "poll: {interval: 1s}\n"
     with pytest.raises(SettingsError) as caught:
         reload(text)
