@@ -82,6 +82,7 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = ()) -> Tree
 
 
 _NO_VALUE = "has no value: give it one, leave it out, or write null for its default"
+_NO_PROPERTY_VALUE = "has no value: give it one, or leave it out"
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.read(child, (*path, index)) for index, child in enumerate(node.value)]
         if node.tag == _NULL and not node.value:
-            self.document.problems.append(Problem(path, _NO_VALUE))
+            self.document.problems.append(Problem(path, _NO_PROPERTY_VALUE if "kafka" in path else _NO_VALUE))
         return None if node.tag == _NULL else str(node.value)
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> Tree:
