@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.managers import BaseManager, BaseProxy
 from multiprocessing.process import BaseProcess
@@ -54,6 +55,7 @@ class ManagerProcess:
         )
         with theirs:  # the process gets a copy
             threading.Thread(target=self._take_lines, args=(lines,), name="log of a Kafka client", daemon=True).start()
+            resource_tracker.ensure_running()  # if `start` started it, these signals would pass again (Python 3.11)
             # A terminal and a service manager send signals to all processes of a group: the exporter must end first.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
             try:

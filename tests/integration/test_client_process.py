@@ -1,6 +1,7 @@
 """The process with the Kafka clients of a cluster: its end harms neither the exporter nor another cluster."""
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -222,7 +223,7 @@ def _runs(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("ended", ["killed", "at its end"])
-def test_it_ends_with_the_exporter(ended: str) -> None:
+def test_it_ends_with_the_exporter_and_no_sooner(ended: str) -> None:
     program = textwrap.dedent("""
         import sys, time
         from exporter.kafka.process import ClientProcess
@@ -236,6 +237,9 @@ def test_it_ends_with_the_exporter(ended: str) -> None:
         assert exporter.stdout is not None
         pid = int(exporter.stdout.readline())
         if ended == "killed":
+            [blocked] = re.findall(r"SigBlk:\s+(\w+)", Path(f"/proc/{pid}/status").read_text())
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                assert int(blocked, 16) & 1 << (number - 1), "the exporter must end first"
             exporter.kill()
         exporter.wait(20)
     until(lambda: not _runs(pid), "it ended")
