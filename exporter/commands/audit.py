@@ -1,6 +1,7 @@
 """The command ``audit``: what each topic is, from one look at the brokers, as a table, JSON or one HTML page."""
 
 import math
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -90,7 +91,10 @@ def audit_to(
         out.write(text)
     else:
         try:
-            put(wanted.output, lambda file: file.write(text.encode()))
+            if wanted.output.exists() and not wanted.output.is_file():
+                wanted.output.write_bytes(text.encode())  # a device or a pipe
+            else:
+                put(Path(os.path.realpath(wanted.output)), lambda file: file.write(text.encode()))
         except OSError as error:
             print(f"Error: --output {str(wanted.output)!r} cannot be written: {error.strerror}", file=errors)
             return ExitCode.NOT_STARTED

@@ -81,6 +81,18 @@ def test_a_file_has_every_topic_and_is_written_in_one_step(fleet: str, tmp_path:
     assert "http" not in text.split("<style>")[0].replace("http-equiv", "")
 
 
+def test_a_link_is_followed_and_a_pipe_stays_one(fleet: str, tmp_path: Path) -> None:
+    (link := tmp_path / "latest").symlink_to("audit.txt")
+    run_audit(fleet, ["fleet-dead-daily"], output=link)
+    assert link.is_symlink()
+    assert "abandoned" in (tmp_path / "audit.txt").read_text()
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as pipe:
+        run_audit(fleet, ["fleet-dead-daily"], output=Path(f"/dev/fd/{writing}"))
+        os.close(writing)
+        assert "abandoned" in pipe.read()
+
+
 def test_only_what_is_silent_for_long_is_listed_where_that_is_asked(fleet: str) -> None:
     found = audit(fleet, "fleet-.*", silent_for=100 * DAY)
     assert set(found.topics) == {
