@@ -244,9 +244,9 @@ def _log(history: Location, name: str) -> Path:
 @contextmanager
 def _history_of(history: Location) -> Iterator[Sequence[FileInfo]]:
     advice = f"run `topic-liveness serve` or `topic-liveness backfill` with history.folder {str(history)!r} first"
-    if isinstance(history, Path) and not history.is_dir():
-        raise click.UsageError(f"there is no history folder {str(history)!r}: {advice}")
     try:
+        if isinstance(history, Path) and not history.is_dir():
+            raise click.UsageError(f"there is no history folder {str(history)!r}: {advice}")
         # Other folders may be there that are not ours, such as lost+found.
         files = [file for name in ("spool", "tables") for file in files_below(history / name, _DATA)]
     except OSError as error:

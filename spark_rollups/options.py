@@ -1,5 +1,6 @@
 """Types of the job's options that the library of the command line lacks, and settings that are passed as JSON."""
 
+import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +29,7 @@ class Folder(click.ParamType[Location]):
             folder = value if isinstance(value, Path | ObjectPath) else parse_location(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if isinstance(folder, Path) and folder.exists() and not folder.is_dir():
+        if isinstance(folder, Path) and os.path.exists(folder) and not os.path.isdir(folder):
             self.fail(f"must be a folder, got {str(value)!r}", param, ctx)
         return folder
 

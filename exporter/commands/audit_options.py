@@ -1,5 +1,6 @@
 """The options of ``audit``. What it does is imported when it is called."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,8 @@ def audit(config: Path | None, bootstrap_server: str | None, cluster: str | None
     from exporter.commands import audit as auditing
 
     checked = auditing.AuditOptions(**wanted)
-    if checked.output is not None and not checked.output.parent.is_dir():
-        raise click.BadParameter("must be in a folder that exists", param_hint="--output")
+    if checked.output is not None and not os.path.isdir(checked.output.parent):
+        raise click.BadParameter("must be in a folder that exists and that may be entered", param_hint="--output")
     settings = client_settings(config, bootstrap_server)
     # What it could not read stands in its output; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)

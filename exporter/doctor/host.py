@@ -13,6 +13,7 @@ from exporter.domain.ports import Clock
 from exporter.domain.verdicts import WITHOUT_EXPECTATIONS
 from exporter.history.published import Expectations
 from exporter.history.spool import list_finished_files
+from exporter.history.tables import TABLES
 from exporter.java import JavaError, java
 from exporter.settings.schema import Settings
 from exporter.storage.files import ObjectPath
@@ -32,12 +33,13 @@ def history(settings: Settings, clock: Clock) -> Finding:  # noqa: ARG001 - as a
         return _object_storage(folder)
     folder = folder.absolute()
     # A folder of others may hide what is in it.
-    there = next(place for place in (folder, *folder.parents) if os.path.exists(place))  # noqa: PTH110
+    there = next(place for place in (folder, *folder.parents) if os.path.exists(place))
     spool = folder / "spool"
-    places = (there, *(place for place in (spool, *spool.glob("*")) if place.exists()))
+    tables = (spool / table for table in TABLES.values())
+    places = (there, *(place for place in (spool, *tables) if os.path.exists(place)))
     # No trial write: a file of another user could lock out the exporter.
-    if wrong := [place for place in places if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK))]:
-        cause = "cannot be written by" if wrong[0].is_dir() else "is not a folder that can be written by"
+    if wrong := [place for place in places if not (os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK))]:
+        cause = "cannot be written by" if os.path.isdir(wrong[0]) else "is not a folder that can be written by"
         fix = "give the exporter's user write access, or set history.folder to another folder"
         return Finding(check, Severity.ERROR, f"{wrong[0]} {cause} user id {os.geteuid()}", _STOPS, fix)
     free = shutil.disk_usage(there).free

@@ -65,6 +65,12 @@ def test_a_folder_of_the_history_that_cannot_be_read_is_named(tmp_path: Path, fo
     assert line == f"Error: {unread} cannot be read: {cause}. Make it readable for this user and run it again"
 
 
+def test_a_history_folder_that_cannot_be_looked_at_is_named(tmp_path: Path, refused: Call) -> None:
+    """As one in a folder that this user may not enter, which keeps nothing from root."""
+    line = error_line(refused("report", "--history", tmp_path / ("a" * 300)), 2)
+    assert line.endswith("cannot be read: File name too long. Make it readable for this user and run it again")
+
+
 def test_a_second_rollup_on_the_same_history_is_refused(history: Path, refused: Call) -> None:
     with hold_rollup_lock(history):
         done = refused("rollup", "--history", history)

@@ -65,6 +65,7 @@ def test_help_is_golden(command: str, golden: Callable[[str, str], None]) -> Non
         (["audit", "--bootstrap-server", NOWHERE, "--cluster", "dr"], "--cluster must be one of default, got 'dr'"),
         (["audit", "--bootstrap-server", NOWHERE, "--silent-for", "30x"], "must be a duration such as 30s"),
         (["audit", "--bootstrap-server", NOWHERE, "--output", "/no/such/x.html"], "must be in a folder that exists"),
+        (["audit", "--bootstrap-server", NOWHERE, "--output", "a" * 300 + "/x"], "must be in a folder that exists"),
     ],
 )
 def test_misuse_ends_with_2_and_a_message(arguments: list[str], message: str, call: Call) -> None:

@@ -51,7 +51,7 @@ def test_a_missing_folder_is_ok_and_is_not_created(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file in its place: what it costs and the next step; a read-only folder below it, as after another user's run.
 
-    Root may write anywhere.
+    Root may write anywhere. What is no folder of ours does not count.
     """
     (tmp_path / "taken").write_text("")
     found = host.history(settings(tmp_path / "taken" / "history"), STILL)
@@ -64,9 +64,25 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch
     )
     wall = tmp_path / "spool" / "windows"
     wall.mkdir(parents=True)
+    (tmp_path / "spool" / "stray").write_text("")
+    assert host.history(settings(tmp_path, history__max_bytes="100MiB"), STILL).severity is not Severity.ERROR
     monkeypatch.setattr(os, "access", lambda place, _: Path(place) != wall)
     found = host.history(settings(tmp_path), STILL)
     assert (found.severity, found.what) == (Severity.ERROR, f"{wall} cannot be written by user id {os.geteuid()}")
+
+
+def test_a_folder_that_may_not_be_entered_is_an_error(tmp_path: Path) -> None:
+    """Root, who may enter all, is another user meanwhile."""
+    (folder := tmp_path / "history").mkdir(mode=0o000)
+    user = os.geteuid()
+    other = user or 65534
+    os.setresuid(other, other, user)
+    try:
+        found = host.history(settings(folder), STILL)
+    finally:
+        os.setresuid(user, user, user)
+    assert found.severity is Severity.ERROR
+    assert f"cannot be written by user id {other}" in found.what
 
 
 def test_a_disk_that_is_full_before_the_limit_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
