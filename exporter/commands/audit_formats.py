@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from exporter.commands.explanation import make_printable
 from exporter.domain.formatting import align, duration, list_some, moment, plural, size
 from exporter.domain.judging.audit import Liveness
 from exporter.domain.judging.audit_wording import Record, summarise
@@ -121,16 +122,17 @@ def _retention_words(row: Record) -> str:
 
 
 def _table(audit: Audit, *, verbose: bool) -> str:
+    end = [audit.summary, *map(make_printable, audit.problems)]
     if not audit.shown:
-        return "\n".join([audit.summary, *audit.problems]) + "\n"
-    rows = list(map(_cells, audit.shown))
+        return "\n".join(end) + "\n"
+    rows = [{name: make_printable(cell) for name, cell in _cells(record).items()} for record in audit.shown]
     several = len({record["cluster"] for record in audit.records}) > 1
     names = [name for name in rows[0] if (name != "cluster" or several) and any(row[name] for row in rows)]
     head, *table = align([[name.upper() for name in names], *([row[name] for name in names] for row in rows)])
     lines = [head]
     for record, line in zip(audit.shown, table, strict=True):
         lines += [line, f"    {record['evidence']}"] if verbose else [line]
-    return "\n".join([*lines, "", audit.summary, *audit.problems]) + "\n"
+    return "\n".join([*lines, "", *end]) + "\n"
 
 
 _SORTED_BY = {"silent": "silence_seconds", "longest before": "longest_silence_seconds", "bytes": "bytes"}

@@ -119,7 +119,7 @@ def _groups(record: Record) -> Iterator[str]:
     yield from _named("committed", f"{plural(len(gone), 'group')} without a member now", gone)
     if (unknown := record["groups_unknown"]) is not None:
         label = "" if groups else "read by"
-        others = [_printable(name) for name in record["other_groups"]]
+        others = [make_printable(name) for name in record["other_groups"]]
         yield from _named(label, unknown, others) if others else [_labelled(label, unknown)]
 
 
@@ -137,11 +137,11 @@ def _group(group: Record, of_partition: bool) -> str:
         details.append("nothing committed here")
     if group["lag_seconds"]:
         details.append(f"the oldest {duration(group['lag_seconds'])} old")
-    return f"{_printable(group['group'])} ({', '.join(details)})" if details else _printable(group["group"])
+    return f"{make_printable(group['group'])} ({', '.join(details)})" if details else make_printable(group["group"])
 
 
-def _printable(name: str) -> str:
-    """Return the name of a group, for which a client may choose any text."""
+def make_printable(name: str) -> str:
+    """Return a text with the name of a group, for which a client may choose any characters."""
     return name if name.isprintable() else ascii(name)
 
 

@@ -1,6 +1,7 @@
 """What an audit says of topics, from facts in columns, and how each format writes it."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -136,4 +137,7 @@ def test_a_table_shows_evidence_where_that_is_asked_and_a_page_escapes_cells() -
     assert len(long) == len(brief) + 1 and long[2].strip().startswith("silent 60 d; ")
     assert brief[-2:] == ["1 of 1 topic is abandoned (1.0 GiB)", "cluster east is not read: no answer"]
     page = write_as(audit_of({"owner": "<b>x</b>", "readers": ("<script>",)}), "html")
+    odd = replace(audit_of({"readers": ("a\x1b[2J\nb",)}), problems=["groups that rebalance: a\x1b[2J\nb"])
+    table = write_as(odd, "table")
+    assert r"'a\x1b[2J\nb'" in table and "\x1b" not in table and len(table.splitlines()) == len(brief)
     assert "<b>x" not in page and "<script>," not in page and "&lt;script&gt;" in page
