@@ -214,7 +214,8 @@ def _translate(details: ErrorDetails) -> Iterator[Problem]:
         case "less_than_equal":
             yield Problem(path, f"must be at most {context['le']:g}", shown=True)
         case "value_error":
-            yield Problem(path, str(context["error"]), shown=True)
+            rule = str(context["error"])
+            yield Problem(path, rule, shown=rule.startswith("must"))
         case kind if kind == WRITTEN_OUT:
             yield Problem(path, "must be {file: PATH}, a file that holds the secret")
         case kind if kind == BROKEN_RULES:
@@ -253,7 +254,7 @@ def _spell_value(path: Path, value: Tree) -> str:
         return f"'{MASK}'"
     if len(str(value)) > _MOST_SHOWN:
         return f"a text of {len(str(value))} characters"
-    shown = re.sub(r"[^\s,/@]+@", f"{MASK}@", str(value))
+    shown = re.sub(r"(\w+://)?[^\s,]*@", rf"\1{MASK}@", str(value))
     return repr(re.sub(r"(://[^\s?]*\?)\S+", rf"\1{MASK}", shown))
 
 

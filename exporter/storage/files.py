@@ -101,9 +101,10 @@ def parse_location(text: str) -> Location:
     if scheme not in SCHEMES:
         raise ValueError(f"must be a path, or a URI that begins with {', '.join(f'{one}://' for one in SCHEMES)}")
     user, at, host = uri.netloc.rpartition("@")
-    if uri.query or uri.fragment or ":" in user or (at and not scheme.startswith("abfs")):
+    keyed = ":" in user or "@" in uri.path  # a slash in a key ends what is taken for the host
+    if uri.query or uri.fragment or keyed or ((at or ":" in host) and not scheme.startswith("abfs")):
         raise ValueError(
-            "must hold no credentials, and nothing after ?: they come from the environment, from the files of the "
+            "cannot hold credentials, or anything after ?: they come from the environment, from the files of the "
             "cloud's own tools, or from the machine (docs/history.md)"
         )
     if not host:

@@ -44,9 +44,13 @@ def test_a_uri_names_a_folder_in_object_storage(text: str, root: str, path: str)
         ("s3:///a", "must name a bucket: s3://BUCKET/FOLDER"),
         ("s3://bucket/a/../b", "must not hold .."),
         ("file://elsewhere/a", "must be file:///PATH: another host's files cannot be named so"),
-        ("s3://key:hidden@bucket/a", "must hold no credentials, and nothing after ?"),
-        ("abfss://box:hidden@account.dfs.core.windows.net/a", "must hold no credentials, and nothing after ?"),
-        ("abfss://box@account.dfs.core.windows.net/a?sig=hidden", "must hold no credentials, and nothing after ?"),
+        ("s3://key:hidden@bucket/a", "cannot hold credentials, or anything after ?"),
+        ("s3://key:a/hidden@bucket/a", "cannot hold credentials, or anything after ?"),
+        ("s3://key/hidden@bucket/a", "cannot hold credentials, or anything after ?"),
+        ("gs://key:hidden/a", "cannot hold credentials, or anything after ?"),
+        ("s4://key:hidden/b@bucket/a", "must be a path, or a URI that begins with s3://"),
+        ("abfss://box:hidden@account.dfs.core.windows.net/a", "cannot hold credentials, or anything after ?"),
+        ("abfss://box@account.dfs.core.windows.net/a?sig=hidden", "cannot hold credentials, or anything after ?"),
     ],
 )
 def test_a_uri_that_names_none_is_refused_without_its_secrets(text: str, rule: str) -> None:
