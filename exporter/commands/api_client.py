@@ -112,8 +112,8 @@ def _is_secure(url: str) -> bool:
     """Return whether an address is asked over TLS. Raises ApiError where it is none, and does not repeat it."""
     try:
         split = urlsplit(url)
-        usable = split.scheme in ("http", "https") and split.hostname and split.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
+        usable = split.scheme in ("http", "https") and split.hostname and split.port != 0 and httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):  # a port or an IPv6 address that is none
         usable = False
     if not usable or set("@?#") & set(url):
         raise ApiError("--url must be http://HOST:PORT or https://HOST:PORT, with a user by --username")

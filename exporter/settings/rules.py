@@ -163,6 +163,7 @@ def parse_folder(value: object) -> Location:
     if isinstance(value, Path | ObjectPath):
         return value
     if isinstance(value, str) and value.strip():
+        check_path(Path(value))
         return parse_location(value)
     raise ValueError("must name a folder")
 

@@ -165,9 +165,10 @@ def bind(listen: str) -> socket.socket:
     host, _, port = listen.rpartition(":")
     try:
         listening = _bound(host.strip("[]"), int(port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) else "no host has such a name"
         raise WebError(
-            f"cannot listen on {listen}: {error.strerror}. Set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to an address "
+            f"cannot listen on {listen}: {cause}. Set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to an address "
             "of this machine and a port that is free and allowed; `:9797` means all addresses"
         ) from None
     # An answer is written in two pieces: the second would wait 40 ms for the client to acknowledge the first.

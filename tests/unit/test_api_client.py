@@ -20,6 +20,7 @@ from tests.unit.test_state import scene
     [
         (["--url", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked: [Errno 111] Connection refused"),
         (["--url", "http://user:hidden@127.0.0.1:1/"], "with a user by --username"),
+        (["--url", "http://127.0.0.1:1\r"], "--url must be http://HOST:PORT or https://HOST:PORT"),
         (["--url", "file:///etc/passwd"], "--url must be http://HOST:PORT or https://HOST:PORT"),
     ],
 )

@@ -128,6 +128,8 @@ def test_a_web_port_in_use_is_a_note(tmp_path: Path) -> None:
     assert found.fix is not None and found.fix.startswith(
         "Set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to an address of "
     )
+    found = host.web(settings(tmp_path, web__listen="0.0.0..0:9797"), STILL)
+    assert (found.severity, found.what) == (Severity.ERROR, "cannot listen on 0.0.0..0:9797: no host has such a name")
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:

@@ -49,6 +49,7 @@ def test_a_uri_names_a_folder_in_object_storage(text: str, root: str, path: str)
         ("s3://key/hidden@bucket/a", "cannot hold credentials, or anything after ?"),
         ("gs://key:hidden/a", "cannot hold credentials, or anything after ?"),
         ("s4://key:hidden/b@bucket/a", "must be a path, or a URI that begins with s3://"),
+        ("a\0b", "must be a path that a file can have"),
         ("abfss://box:hidden@account.dfs.core.windows.net/a", "cannot hold credentials, or anything after ?"),
         ("abfss://box@account.dfs.core.windows.net/a?sig=hidden", "cannot hold credentials, or anything after ?"),
     ],
