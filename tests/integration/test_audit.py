@@ -116,7 +116,7 @@ def cases(broker: Broker, workbench: Workbench) -> Audited:
         "case-void-empty": [NOW - 90 * DAY],
         "case-week-died": Story("died", every(HOUR, 0.05), 3).times(NOW, random.Random(5)),
         "case-quarterly": [NOW - (60 + 90 * run) * DAY + number for run in (3, 2, 1, 0) for number in range(300)],
-        "west.heartbeats": [NOW],
+        "west.checkpoints.internal": [NOW],
     }.items():
         workbench.create(topic)
         workbench.write((topic, 0, at) for at in times)

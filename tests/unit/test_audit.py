@@ -115,6 +115,8 @@ def test_copies_are_known_by_the_topics_that_mirrormaker_keeps() -> None:
     assert aliases == {"west", "north"}
     found = find_copies(["west.orders", "eastern.orders", "north.a", "western"], aliases)
     assert found == ["west", None, "north", None]
+    assert mirror_aliases(["iot.heartbeats", "iot.readings"]) == set()
+    assert mirror_aliases(["west.heartbeats", "mm2-offset-syncs.west.internal"]) == {"west"}
 
 
 ERRORS = ["orders.DLT", "orders-dlq", "ordersDLQ", "orders-retry-1000", "dead_letter_queue", "billing.errors"]

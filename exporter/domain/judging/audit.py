@@ -230,7 +230,8 @@ def find_doubts(newest: Floats, now: float, slack: float) -> Codes:
 
 def mirror_aliases(topics: Collection[str]) -> frozenset[str]:
     """Return the aliases of clusters from which MirrorMaker 2 copies, by the topics that it keeps for itself."""
-    marks = (".heartbeats", ".checkpoints.internal")
+    mirrors = any(name.startswith("mm2-") or name.endswith(".checkpoints.internal") for name in topics)
+    marks = (".heartbeats", ".checkpoints.internal") if mirrors else ()  # an application has heartbeats too
     return frozenset(name.removesuffix(mark) for name in topics for mark in marks if name.endswith(mark))
 
 
