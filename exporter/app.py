@@ -26,11 +26,7 @@ from exporter.waiting import show_waiting
 log = logging.getLogger(__name__)
 
 
-def serve(
-    settings: Settings,
-    processes: Mapping[str, ClientProcess],
-    sources: Mapping[str, RemoteClient],
-) -> int:
+def serve(settings: Settings, processes: Mapping[str, ClientProcess], sources: Mapping[str, RemoteClient]) -> int:
     """Run until SIGTERM, SIGINT or SIGHUP; return the exit code."""
     from exporter.service.serving import Service  # noqa: PLC0415 - pages and a scheduler, which `once` does not need
     from exporter.web.config_file import WebConfigError  # noqa: PLC0415 - likewise

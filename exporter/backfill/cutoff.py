@@ -178,13 +178,7 @@ def read_logs(
 
 
 def _look_up_newest(
-    source: OffsetSource,
-    membership: Membership,
-    extents: Extents,
-    *,
-    tiered: Flags,
-    uncompacted: Flags,
-    now: float,
+    source: OffsetSource, membership: Membership, extents: Extents, *, tiered: Flags, uncompacted: Flags, now: float
 ) -> Answers:
     """Return the record with the largest timestamp of each partition; all hold records and have leaders.
 

@@ -51,11 +51,7 @@ class AuditOptions:
 
 
 def audit_to(
-    out: TextIO,
-    errors: TextIO,
-    clusters: Sequence[ClusterSettings],
-    settings: Settings,
-    wanted: AuditOptions,
+    out: TextIO, errors: TextIO, clusters: Sequence[ClusterSettings], settings: Settings, wanted: AuditOptions
 ) -> int:
     """Audit ``clusters`` and write what was found to ``out``, or to the file that is ``wanted``; return the exit code.
 

@@ -31,11 +31,7 @@ class MaxTimestampProbe:
             self.supported.pop(broker, None)
 
     def check(
-        self,
-        membership: Membership,
-        answers: Answers,
-        extents: Extents,
-        may_be_tiered: Callable[[str], bool],
+        self, membership: Membership, answers: Answers, extents: Extents, may_be_tiered: Callable[[str], bool]
     ) -> Flags:
         """Check the answers of undecided brokers; return which are wrong, or not proved.
 

@@ -72,11 +72,7 @@ class MetadataReader:
     """Reads the metadata of one cluster and caches what changes rarely."""
 
     def __init__(
-        self,
-        client: Client,
-        scope: Scope,
-        clock: Clock,
-        owner_of: Callable[[str], str | None] = lambda _: None,
+        self, client: Client, scope: Scope, clock: Clock, owner_of: Callable[[str], str | None] = lambda _: None
     ) -> None:
         self._client = client
         self._scope = scope

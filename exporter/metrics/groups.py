@@ -30,11 +30,7 @@ class GroupSeries:
     """
 
     def __init__(
-        self,
-        cluster: str,
-        *,
-        partitions: bool = True,
-        owner_of: Callable[[str], str | None] = lambda _: None,
+        self, cluster: str, *, partitions: bool = True, owner_of: Callable[[str], str | None] = lambda _: None
     ) -> None:
         """With ``partitions`` False only sums are exposed. ``owner_of`` is what the configuration sets for a topic."""
         self._owner_of = owner_of

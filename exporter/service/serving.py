@@ -119,10 +119,7 @@ class Service:
     """The running exporter: polls on a schedule, writes history, serves pages."""
 
     def __init__(
-        self,
-        settings: Settings,
-        processes: Mapping[str, ClientProcess],
-        sources: Mapping[str, RemoteClient],
+        self, settings: Settings, processes: Mapping[str, ClientProcess], sources: Mapping[str, RemoteClient]
     ) -> None:
         """Build every part.
 

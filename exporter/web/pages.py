@@ -53,12 +53,7 @@ class _Workers:
             self._waiting -= 1
 
 
-def make_app(
-    pages: Pages,
-    scraper: Executor,
-    workers: Executor,
-    report: Callable[[str], bytes | None],
-) -> Starlette:
+def make_app(pages: Pages, scraper: Executor, workers: Executor, report: Callable[[str], bytes | None]) -> Starlette:
     """Return the ASGI application; ``scraper`` makes the exposition, ``workers`` all else that takes time.
 
     ``report`` returns a file of the last report, None where there is none.

@@ -235,12 +235,7 @@ def _in_force(baselines: Baselines, number: Rows, last_advance: Any) -> Rows:
 
 
 def _columns(
-    names: Names,
-    number: Rows,
-    subjects: Streams,
-    found: Verdicts,
-    row: Rows,
-    baselines: pa.Table,
+    names: Names, number: Rows, subjects: Streams, found: Verdicts, row: Rows, baselines: pa.Table
 ) -> dict[str, Any]:
     taken = pa.array(row, pa.int64(), mask=row < 0)
 

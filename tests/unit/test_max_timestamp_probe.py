@@ -57,11 +57,7 @@ class Cluster:
         return answers_of(answers)
 
     def check(
-        self,
-        answers: Mapping[TopicPartition, Answer] | None = None,
-        *,
-        latest: int | None = None,
-        tiered: bool = False,
+        self, answers: Mapping[TopicPartition, Answer] | None = None, *, latest: int | None = None, tiered: bool = False
     ) -> set[TopicPartition]:
         """Check answers, of all partitions where none are given; return the partitions with a wrong one."""
         given = self.max_timestamp() if answers is None else answers

@@ -27,10 +27,7 @@ _MEANS_TO_DEAD, _MEANS_TO_SUSPECT = 2.0, 1.5
 
 
 def find_limits(
-    gaps: Floats,
-    seconds: Floats,
-    suspect: Floats | float = SUSPECT_SCORE,
-    dead: Floats | float = DEAD_SCORE,
+    gaps: Floats, seconds: Floats, suspect: Floats | float = SUSPECT_SCORE, dead: Floats | float = DEAD_SCORE
 ) -> tuple[Floats, Floats]:
     """Return the seconds of silence past which each stream is suspect and dead.
 
