@@ -96,7 +96,8 @@ def write(out: TextIO, explanation: Explanation, style: str, now: float) -> None
     if explanation.answered:
         lines = [*explain(explanation.record, explanation.exporter, now), "", *explain_changes(explanation.record)]
     else:
-        lines = [*explain(explanation.record, f"{explanation.exporter}; this is as of the rollup", now)]
+        [title, *others] = explain(explanation.record, explanation.exporter, now)
+        lines = [title, "as of the last rollup, because no exporter tells what is so now", *others]
     out.writelines(line.rstrip() + "\n" for line in lines)
 
 
@@ -173,7 +174,7 @@ def _seconds(at: datetime | None) -> float | None:
 def _explain_unknown(
     settings: Settings, subject: Subject, published: TopicRows | None, problem: str | None, exporter: str
 ) -> str:
-    text = f"nothing is known of {subject.topic}"
+    text = f"nothing is known of {subject.topic}{'' if subject.partition is None else f':{subject.partition}'}"
     if published is not None and published.alike:
         text += f", did you mean {' or '.join(published.alike)}?"
     if problem is None and published is None:

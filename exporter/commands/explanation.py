@@ -48,7 +48,8 @@ def _verdict(record: Record, now: float) -> Iterator[str]:
         decided = f"the configuration (overrides), for {override['topics']}: {rule}"
         yield _labelled("by", decided)
     if expectation is None:
-        yield _labelled("published", "nothing of it yet: the next `topic-liveness rollup` learns what history holds")
+        how = "an exporter reads a rollup within a minute; else run `topic-liveness rollup`"
+        yield _labelled("published", f"nothing of it that is in force here: {how}")
         return
     as_of = expectation["as_of"]
     yield _labelled("published", f"{expectation['verdict']}, as of {moment(as_of)}, {ago(now - as_of)}")

@@ -63,8 +63,8 @@ _OF_REPORT = {
 
 _REPORT_PAGE = "liveness.html"
 _FORMS = {"html": "text/html", "json": "application/json", "md": "text/markdown"}
-_HEADINGS = {400: "This cannot be asked", 404: "No such topic"}
-_NOT_IN_VIEW = "It is not in view now: deleted, left out by the settings, or of a cluster that is not read"
+_HEADINGS = {400: "This cannot be asked", 404: "No such topic", 503: "Not known now"}
+_NOT_IN_VIEW = "It is not in view now: deleted, or left out by the settings"
 _NO_REPORT = "No report is in the history folder yet. Run `topic-liveness report`, once a week by cron or the chart."
 
 
@@ -97,9 +97,12 @@ def routes(source: Pages, run_in_worker: RunInWorker, report: Callable[[str], by
 
     def topic_page(request: Request) -> str:
         check(request.query_params, ())
-        found = topic(source.status(), source.cluster_facts(), **request.path_params)
+        status = source.status()
+        found = topic(status, source.cluster_facts(), **request.path_params)
         if found is None:
-            raise HTTPException(404, _NOT_IN_VIEW)
+            away = [one for one in status.clusters if one.name == request.path_params["cluster"] and not one.up]
+            text = f"Cluster {away[0].name} is not read: {away[0].condition}" if away else _NOT_IN_VIEW
+            raise HTTPException(503 if away else 404, text)
         return found
 
     async def last_report(_: Request) -> Response:

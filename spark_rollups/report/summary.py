@@ -76,7 +76,7 @@ def list_actions(report: Report) -> list[tuple[str, str]]:
         found.append(("clean-up", f"Delete {topics} that nobody needs, once the owner agrees{won}."))
     if report.ask_first:
         found.append(
-            ("ask-first", f"Ask who needs {plural(len(report.ask_first), 'topic')}, silent for long and unread.")
+            ("ask-first", f"Ask who needs {plural(len(report.ask_first), 'topic')}: silent for long, no reader known.")
         )
     return found
 

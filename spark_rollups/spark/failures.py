@@ -119,8 +119,8 @@ def next_step(error: Exception) -> str:
     return _CHECKPOINT if found == _DAMAGED and ".checkpoint." in message else found
 
 
-_SHOW_CURSOR = "\033[?25h"
-"""A terminal hides it while it shows what a stage waits for."""
+_FREE_LINE = "\r\033[2K\033[?25h"
+"""A terminal shows what a stage waits for, without a cursor."""
 
 
 def end_at_signals() -> None:
@@ -133,7 +133,8 @@ def end_at_signals() -> None:
     os.set_blocking(noted, False)
     signal.set_wakeup_fd(noted)
     ignore_in_handlers()
-    threading.Thread(target=_end, args=(received,), name="signals", daemon=True).start()
+    # While Spark starts, standard error is the log.
+    threading.Thread(target=_end, args=(received, os.dup(2)), name="signals", daemon=True).start()
 
 
 def ignore_in_handlers() -> None:
@@ -142,9 +143,9 @@ def ignore_in_handlers() -> None:
         signal.signal(number, lambda *_: None)
 
 
-def _end(received: int) -> None:
+def _end(received: int, errors: int) -> None:
     (number,) = os.read(received, 1)
     what = "interrupted" if number == signal.SIGINT else "terminated"
-    cursor = _SHOW_CURSOR if os.isatty(2) else ""
-    os.write(2, f"{cursor}{what}: run it again, what is done is not done twice\n".encode())
+    free = _FREE_LINE if os.isatty(errors) else ""
+    os.write(errors, f"{free}{what}: run it again, what is done is not done twice\n".encode())
     os._exit(128 + number)

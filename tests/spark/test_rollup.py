@@ -205,7 +205,7 @@ def test_topics_of_one_name_in_two_clusters_are_judged_each_by_its_own(judged: J
     }  # fmt: skip
     assert judged.at_end["orders", 0].verdict == Verdict.LIVE
     assert judged.of_others["mirror"]["orders", 0].verdict == Verdict.DEAD
-    assert "0 of 3 partitions of orders live" in judged.of_others["mirror"]["orders", 0].evidence
+    assert "0 of 3 partitions of orders alive" in judged.of_others["mirror"]["orders", 0].evidence
     assert judged.of_others["mirror"]["orders", 0].end_offset < judged.at_end["orders", 0].end_offset
     published = rows_in(read_published(judged.history).rows)
     for cluster, rows in ((CLUSTER, judged.at_end), ("mirror", judged.of_others["mirror"])):

@@ -33,7 +33,7 @@ def test_a_death_between_rollups_is_explained_with_all_that_it_rests_on() -> Non
     silence = Silence(LAST, LAST + 9 * HOUR, known=True)
     assert line(BUSY, silence, LAST + 9 * HOUR, partitions=3, partitions_live=1, readers=Readership(2)) == (
         f"silent 9 h (since Tue 2026-03-03 10:00 UTC); {BASELINE}, missed 8.0 active hours, before at most 1.5; "
-        "dead since 18:23 UTC; 1 of 3 partitions of orders live; 2 consumer groups still read it"
+        "dead since 18:23 UTC; 1 of 3 partitions of orders alive; 2 consumer groups still read it"
     )
 
 

@@ -98,7 +98,7 @@ def test_without_an_answer_the_published_files_are_read(
     assert run(["explain", "orders"]) == 0
     shown = capsys.readouterr()
     assert f"exporter      http://{nobody} cannot be asked: " in shown.out
-    assert "Is an exporter running there?; this is as of the rollup" in shown.out
+    assert "\nas of the last rollup, because no exporter tells what is so now\n" in shown.out
     assert run(["explain", "orders", "--format", "json"]) == 0
     shown = capsys.readouterr()
     assert f"as of the last rollup; exporter: http://{nobody} cannot" in shown.err

@@ -350,6 +350,7 @@ def test_what_was_dead_before_monitoring_began_has_a_section_of_its_own_oldest_f
         "In the week to Tue 2026-03-03, nothing died, 1 topic came back and 2 topics were abandoned before monitoring "
         "began; none of 2 other topics is dead now"
     )
+    assert "- `long-ago`: last written " in render_markdown(report)
     page = render_html(report)
     assert (
         page.index("Abandoned before monitoring began") < page.index("5.0 GiB") < page.index("Holds state: ask first")

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import httpx
 from starlette.datastructures import QueryParams
 
 from exporter.collectors.poller import Poller
@@ -14,7 +15,7 @@ from exporter.state.monitor import Monitor
 from exporter.web.html import overview, topic, topic_list
 from tests.groups import Group, positions_of, sweep_of
 from tests.lookup_answers import Answer
-from tests.monitors import monitor_of
+from tests.monitors import monitor_of, served
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import HOUR, NOW, promise, publish
 
@@ -69,6 +70,19 @@ def test_the_first_page_counts_no_cluster_that_is_not_read() -> None:
     ]
     clock.time += 600
     assert first_page(monitor)[:2] == ("No cluster is read now", [])
+
+
+def test_the_page_of_a_topic_says_where_its_cluster_is_not_read() -> None:
+    """A link from an alert may lead there; a topic that there is not has another answer."""
+    monitor, prod, test, clock = two_clusters()
+    prod.poll()
+    clock.time += 600
+    test.poll()
+    with served(monitor) as server:
+        pages = (httpx.get(f"http://{server.address}/topics/{path}") for path in ("prod/gone", "test/none"))
+        away, missing = pages
+    assert (away.status_code, missing.status_code) == (503, 404)
+    assert "Cluster prod is not read: " in away.text and "No such topic" in missing.text
 
 
 def test_the_first_page_does_not_call_topics_well_while_nothing_is_judged() -> None:

@@ -320,5 +320,5 @@ def _misdated(row: StreamFacts) -> str | None:
 def _siblings(row: StreamFacts) -> str | None:
     if row.partitions <= 1 or row.partitions_learning >= row.partitions:
         return None
-    live = f"{row.partitions_live} of {row.partitions} partitions of {row.topic} live"
+    live = f"{row.partitions_live} of {row.partitions} partitions of {row.topic} alive"
     return f"{live}, {row.partitions_learning} learning" if row.partitions_learning else live
