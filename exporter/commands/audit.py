@@ -80,7 +80,7 @@ def audit_to(
     if not found:
         for problem in problems:
             print(f"Error: {problem}", file=errors)
-        return ExitCode.INTERRUPTED if interrupted else ExitCode.NOT_STARTED
+        return ExitCode.INTERRUPTED if interrupted else ExitCode.FOUND
     audit = _conclude(found, wanted, clock.now(), problems, interrupted=interrupted)
     text = write_as(audit, wanted.style, verbose=wanted.verbose)
     if wanted.output is None:

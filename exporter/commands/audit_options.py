@@ -50,7 +50,7 @@ def audit(config: Path | None, bootstrap_server: str | None, cluster: str | None
     broker gets at most lookups_per_second (2000) look-ups a second. Ctrl-C prints
     what is known by then.
     Exit codes: 0 nothing is abandoned, overdue or unknown; 1 something is, or a cluster is
-    not read; 2 nothing could be asked; 130 interrupted.
+    not read; 2 could not start; 130 interrupted.
     """
     from exporter.commands import audit as auditing
 
