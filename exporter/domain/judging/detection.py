@@ -206,6 +206,7 @@ def overrule_silences(
     last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
     proved = silences.until - silences.since
     suspect_after = SUSPECT_SHARE * limit
+    unseen = now - silences.until > np.fmin(HOUR, suspect_after)
     rules = [
         (np.asarray(retired), Verdict.RETIRED),
         (np.isnan(limit), Verdict.MUTED),
@@ -213,10 +214,10 @@ def overrule_silences(
         ((proved > limit) & (proved >= find_retirement(limit)), Verdict.RETIRED),
         (proved > limit, Verdict.DEAD),
         (proved > suspect_after, Verdict.SUSPECT),
-        ((now - silences.since > suspect_after) & (now - silences.until > HOUR), Verdict.HELD),
+        ((now - silences.since > suspect_after) & unseen, Verdict.HELD),
         (silences.longest > suspect_after, Verdict.LEARNING),
         (proved > HOUR, Verdict.QUIET),
-        (now - silences.until > HOUR, Verdict.HELD),
+        (unseen, Verdict.HELD),
     ]
     return Judgements(choose(rules, Verdict.LIVE, VERDICT_CODES), last_advance, last_advance + limit, unknown)
 
