@@ -101,7 +101,8 @@ def parse_location(text: str) -> Location:
     if scheme not in SCHEMES:
         raise ValueError(f"must be a path, or a URI that begins with {', '.join(f'{one}://' for one in SCHEMES)}")
     user, at, host = uri.netloc.rpartition("@")
-    keyed = ":" in user or "@" in uri.path  # a slash in a key ends what is taken for the host
+    # A slash in a key ends what is taken for the host.
+    keyed = ":" in user or (":" in host and "@" in uri.path)
     if uri.query or uri.fragment or keyed or ((at or ":" in host) and not scheme.startswith("abfs")):
         raise ValueError(
             "cannot hold credentials, or anything after ?: they come from the environment, from the files of the "

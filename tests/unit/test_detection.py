@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from exporter.domain.arrays import replace_nan
@@ -11,7 +12,7 @@ from exporter.domain.learning.rest_days import Rest
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import Reason, State, TopicPartition
 from exporter.domain.polls.silence import Silence
-from exporter.domain.verdicts import Expectation, Verdict
+from exporter.domain.verdicts import VERDICTS, Expectation, Verdict
 from tests.judging import judge, set_of
 from tests.snapshots import snapshot_of, topics_of
 from tests.unit.expectations import CALM_MONDAY as MONDAY
@@ -59,6 +60,9 @@ def test_a_silence_that_cannot_be_read_is_held_not_dead() -> None:
     assert judge(Silence(0.0, HOUR / 6, known=True), weekly, now=HOUR).verdict is Verdict.LIVE
     assert judge(Silence(0.0, HOUR / 6, known=True), weekly, now=5 * DAY).verdict is Verdict.HELD
     assert judge(Silence(0.0, 2 * HOUR, known=True), weekly, now=5 * DAY).verdict is Verdict.QUIET
+    topic = np.array([True])
+    found = set_of([weekly]).rules.judge(np.array([0]), np.zeros(1), np.full(1, HOUR / 6), 5 * DAY, whole=topic)
+    assert VERDICTS[found.verdicts[0]] is Verdict.QUIET, "a topic takes no verdict from the partitions that are read"
     assert judge(Silence(0.0, HOUR, known=True), PROMISE, now=100 * HOUR).verdict is Verdict.HELD
     silence = Silence(MONDAY + 8 * HOUR, MONDAY + 9 * HOUR, known=True)
     assert judge(silence, OFFICE, now=MONDAY + 10 * HOUR).verdict is Verdict.LIVE

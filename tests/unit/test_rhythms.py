@@ -72,7 +72,7 @@ class LearnedStream:
             np.full(count, np.nan),
         )
         # Each is judged at a moment up to which it is proved: no last good poll is too long ago.
-        scores = promises.judge(rows, last, now, float(now.max(initial=0.0)), math.inf)
+        scores = promises.judge(rows, last, now, float(now.max(initial=0.0)), behind=math.inf)
         return [VERDICTS[one] for one in scores.verdicts], scores.expected_by - last
 
     def schedule(self, week: int) -> Schedule | None:

@@ -30,8 +30,8 @@ from exporter.domain.verdicts import (
 
 _LEARNING = VERDICT_CODES[Verdict.LEARNING]
 
-_Silences = tuple[Rows, Floats, Floats]
-"""Columns of silences: the row of the thresholds, since when, and until when each is proved."""
+_Silences = tuple[Rows, Floats, Floats, Flags]
+"""Columns of silences: the row of the thresholds, since when, until when each is proved, and which are of topics."""
 
 _CODES_BY_NAME: Mapping[str, int] = {str(verdict): code for verdict, code in VERDICT_CODES.items()}
 
@@ -82,26 +82,30 @@ class SilenceRules:
     polled_from: Floats
     """The first poll of each stream. What was dead before it is retired. Unix seconds; NaN: unknown."""
 
-    def judge(self, rows: Rows, since: Floats, until: Floats, now: float, behind: float = 0.0) -> Scores:
+    def judge(
+        self, rows: Rows, since: Floats, until: Floats, now: float, *, behind: float = 0.0, whole: Flags | None = None
+    ) -> Scores:
         """Judge silences by these thresholds; ``rows`` [n] has the row of the thresholds of each, -1: none.
 
         ``since`` is the last advance, or the earliest moment from which silence is proved, ``until`` the last good
         poll, up to which it is proved; Unix seconds. Where a row is -1 both are ignored. Only a proved silence can be
         ``suspect`` or ``dead``. One that would be if it were proved up to ``now`` is ``held``, and so is one that is
-        proved for no slot: unknown is neither dead nor live.
+        proved for no slot: unknown is neither dead nor live. A ``whole`` topic is ``quiet`` then, as it is at most: a
+        partition that cannot be read takes no verdict from the others.
         A last good poll at most ``behind`` seconds ago counts as current.
         """
         scores = Scores.blank(len(rows), verdicts=_LEARNING)
         known = np.flatnonzero(rows >= 0)
         by_clock = self.clock[rows[known]] >= 0
         by_wall = known[~by_clock & ~np.isnan(self.limit[rows[known]])]
+        whole = np.zeros(len(rows), np.bool_) if whole is None else whole
         for at, judge in ((known[by_clock], self._judge_by_clock), (by_wall, self._judge_by_wall)):
             if len(at):
-                judge(at, (rows[at], since[at], until[at]), now, behind, scores)
+                judge(at, (rows[at], since[at], until[at], whole[at]), now, behind, scores)
         return scores
 
     def _judge_by_clock(self, at: Rows, silences: _Silences, now: float, behind: float, scores: Scores) -> None:
-        rows, since, until = silences
+        rows, since, until, whole = silences
         clocks, clock, slot = self.clocks, self.clock[rows], self.slot[rows]
         suspect, dead = self.suspect[rows], self.dead[rows]
         start = clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
@@ -123,16 +127,17 @@ class SilenceRules:
             in_drop = np.zeros(len(rows))
             in_drop[some] = clocks.ticks(clock[some], np.maximum(start, begin)[some], over[some])
             without_drop = judge_ticks(ticks - in_drop, until - since - (over - begin))
+        unseen = silent_now & (now - until > np.maximum(slot, behind))
         scores.expected_by[at] = dead_from = np.fmin(clocks.passes(clock, start, dead), since + latest)
         _decide(
             at,
             scores,
-            silent=silent,
+            silent=silent | (unseen & whole),
             late=silent & clocks.late(clock, ticks),
             alarming=by_now,
             without_drop=without_drop,
             retired=(until - since >= find_retirement(dead_from - since)) | (dead_from <= self.polled_from[rows]),
-            unproved=(silent_now & (now - until > np.maximum(slot, behind)), score_now > suspect),
+            unproved=(unseen, score_now > suspect),
         )
         scores.score[at] = score
         long = np.flatnonzero(silent & (score > 0.0))
@@ -146,20 +151,21 @@ class SilenceRules:
         scores.holdable[at[candidates]], scores.hold_expired[at[candidates]] = ~expired, expired
 
     def _judge_by_wall(self, at: Rows, silences: _Silences, now: float, behind: float, scores: Scores) -> None:
-        rows, since, until = silences
+        rows, since, until, whole = silences
         slot, suspect, dead = self.slot[rows], self.suspect_limit[rows], self.limit[rows]
         silence = until - since
         begin, over = self._dropped(silences, now)
         without = silence - (over - begin)
+        unseen = (now - since > slot) & (now - until > np.maximum(slot, behind))
         _decide(
             at,
             scores,
-            silent=silence > slot,
+            silent=(silence > slot) | (unseen & whole),
             late=np.zeros(len(rows), np.bool_),
             alarming=(silence > suspect, silence > dead),
             without_drop=(without > suspect, without > dead),
             retired=(silence >= find_retirement(dead)) | (since + dead <= self.polled_from[rows]),
-            unproved=((now - since > slot) & (now - until > np.maximum(slot, behind)), now - since > suspect),
+            unproved=(unseen, now - since > suspect),
         )
         scores.score[at] = self.dead[rows] * silence / dead
         scores.expected_by[at] = since + dead
@@ -191,7 +197,7 @@ class SilenceRules:
 
     def _dropped(self, silences: _Silences, now: float) -> tuple[Floats, Floats]:
         """Return the part of each silence that lies in a drop that has not ended; an empty span without one."""
-        rows, since, until = silences
+        rows, since, until, _ = silences
         begin = np.where(now < self.falling_until[rows], np.maximum(self.falling_since[rows], since), until)
         return np.minimum(begin, until), until
 

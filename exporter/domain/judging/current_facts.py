@@ -86,8 +86,9 @@ def find_facts(one: ClusterFacts, rows: Sequence[int], *, topics: bool) -> list[
             if expectation.last_advance == known["last_advance"] and expectation.verdict == verdict:
                 known["replication"] = expectation.replication
         newest = known.pop("newest")
-        # Without any advance only the age of its newest record can have judged it.
-        if newest is not None and math.isnan(last) and verdict in (Verdict.SUSPECT, Verdict.RETIRED):
+        # Without any advance and a score only the age of its newest record can have judged it.
+        by_age = math.isnan(last) and math.isnan(score)
+        if newest is not None and by_age and verdict in (Verdict.SUSPECT, Verdict.RETIRED):
             known |= {"judged_by_record": newest, "suspect_from": newest + SUSPECT_AFTER_SECONDS}
             known |= {"expected_by": newest + DEAD_AFTER_SECONDS, "polled_from": replace_nan(since[at])}
         if held_by[at] >= 0:

@@ -114,7 +114,8 @@ class Detector:
         limit, retired, overridden = _overrides(layout, override_of)
         expected = np.concatenate([of_partitions, of_topics])
         rows = np.where(silences.there & ~overridden & in_force, expected, -1)
-        scores = score_silences(self.expectations, silences, rows, now)
+        whole = np.arange(len(silences)) >= len(layout)
+        scores = score_silences(self.expectations, silences, rows, now, whole)
         held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling)
         judged = make_judgements(scores, silences)
         without = (judged.verdict == _LEARNING) & ~overridden
@@ -122,7 +123,7 @@ class Detector:
         count = len(layout)
         follows = _follow(judged, silences, layout)
         rows = np.flatnonzero(overridden)
-        judged.put(rows, overrule_silences(silences[rows], limit[rows], retired[rows], now))
+        judged.put(rows, overrule_silences(silences[rows], limit[rows], retired[rows], now, whole[rows]))
         follows &= ~overridden[:count]
         return Assessment(
             layout,
@@ -195,18 +196,19 @@ def _judge_without_rhythm(table: Table, silences: Silences, now: float) -> Codes
 
 
 def overrule_silences(
-    silences: Silences, limit: Floats | float | None, retired: Flags | bool, now: float
+    silences: Silences, limit: Floats | float | None, retired: Flags | bool, now: float, whole: Flags | None = None
 ) -> Judgements:
     """Judge silences by overrides alone: ``limit`` is in seconds. Without one, what is not ``retired`` is muted.
 
     Only a proved silence can be ``suspect`` or ``dead``. Only one that cannot be longer than its proved part is
-    ``live`` or ``quiet``; until then it is ``learning``.
+    ``live`` or ``quiet``; until then it is ``learning``. ``whole`` is as in ``SilenceRules.judge``.
     """
     limit, unknown = np.asarray(limit, np.float64), np.full(len(silences), np.nan)
     last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
     proved = silences.until - silences.since
     suspect_after = SUSPECT_SHARE * limit
     unseen = now - silences.until > np.fmin(HOUR, suspect_after)
+    of_partition = unseen if whole is None else unseen & ~whole
     rules = [
         (np.asarray(retired), Verdict.RETIRED),
         (np.isnan(limit), Verdict.MUTED),
@@ -216,8 +218,8 @@ def overrule_silences(
         (proved > suspect_after, Verdict.SUSPECT),
         ((now - silences.since > suspect_after) & unseen, Verdict.HELD),
         (silences.longest > suspect_after, Verdict.LEARNING),
-        (proved > HOUR, Verdict.QUIET),
-        (unseen, Verdict.HELD),
+        (of_partition & (proved <= HOUR), Verdict.HELD),
+        (unseen | (proved > HOUR), Verdict.QUIET),
     ]
     return Judgements(choose(rules, Verdict.LIVE, VERDICT_CODES), last_advance, last_advance + limit, unknown)
 
@@ -239,9 +241,11 @@ def _overrides(
     )
 
 
-def score_silences(expectations: ExpectationSet, silences: Silences, rows: Rows, now: float) -> Scores:
+def score_silences(
+    expectations: ExpectationSet, silences: Silences, rows: Rows, now: float, whole: Flags | None = None
+) -> Scores:
     """Score silences by the expectations. New alarms with too few good polls, or soon after the start, are held."""
-    scores = expectations.rules.judge(rows, silences.since, silences.until, now)
+    scores = expectations.rules.judge(rows, silences.since, silences.until, now, whole=whole)
     alarming = np.isin(scores.verdicts, _ALARMING)
     new = np.ones(len(rows), dtype=np.bool_)
     new[rows >= 0] = scores.verdicts[rows >= 0] != expectations.published[rows[rows >= 0]]

@@ -46,8 +46,9 @@ from exporter.domain.verdicts import (
     Verdict,
 )
 
-UNSEEN_SECONDS = 3600.0
-"""Age of the last poll in seconds. Polls are in the spool within minutes; past this age the exporter did not poll."""
+UNSEEN_SECONDS = 3 * 3600.0
+"""Age of the last poll in seconds. The spool has a poll after its window ends, an hour at most, and one more poll; past
+this age the exporter did not poll."""
 
 LIMITS = ("suspect_silence_seconds", "max_silence_seconds")
 """Seconds of silence by the wall clock."""
@@ -182,7 +183,7 @@ class Verdicts:
         self.silence_seconds = until - since
         self._known = ~np.isnan(self.silence_seconds)
         rows = np.where(self._known & (self.rule != NO_RULE), np.arange(count), -1)
-        self._scores = rules.judge(rows, since, until, as_of, behind=UNSEEN_SECONDS)
+        self._scores = rules.judge(rows, since, until, as_of, behind=UNSEEN_SECONDS, whole=streams.whole)
         self.silence_score = self._scores.score
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
@@ -216,7 +217,8 @@ class Verdicts:
         limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
         silences = self._silences(rows)
         self.rule[rows], self.evidence_if_held[rows] = OVERRIDE, None
-        self.verdict[rows] = overrule_silences(silences, limit, override.retired, self._as_of).verdict
+        whole = self._streams.whole[rows]
+        self.verdict[rows] = overrule_silences(silences, limit, override.retired, self._as_of, whole).verdict
         for name, value in (
             ("max_silence_seconds", limit),
             ("suspect_silence_seconds", SUSPECT_SHARE * limit),
