@@ -12,7 +12,7 @@ import pyarrow as pa
 from exporter.domain.arrays import Floats
 from exporter.domain.groups.readers import find_readers
 from exporter.domain.groups.sweep import GroupSweep
-from exporter.domain.history.rows import Coverage, Source, Window
+from exporter.domain.history.rows import ROWS_AHEAD_SECONDS, Coverage, Source, Window
 from exporter.domain.polls.layout import Layout
 from exporter.domain.polls.metadata import TopicInfo
 from exporter.domain.polls.readings import PollFailure
@@ -29,8 +29,6 @@ from exporter.history.windows import OpenWindow
 log = logging.getLogger(__name__)
 
 _JUST_BEFORE = 0.001
-_AHEAD_SECONDS = 86_400.0
-"""A rollup refuses rows that are dated later."""
 
 
 class History:
@@ -162,7 +160,7 @@ class History:
         before their first poll, so that no key is used twice. While the clock is behind earlier rows, one of the two is
         wrong: such windows have advances, and prove no silence. Rows that lie more than a day ahead count for nothing.
         """
-        if at < self._latest_poll - _AHEAD_SECONDS:
+        if at < self._latest_poll - ROWS_AHEAD_SECONDS:
             self._latest_poll = at
         behind = at < self._latest_poll
         self._latest_poll = max(self._latest_poll, at)

@@ -19,7 +19,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, FIRST_YEAR, SCHEMA_VERSION, Source
+from exporter.domain.history.rows import FILE_BYTES, FILE_ROWS, FIRST_YEAR, ROWS_AHEAD_SECONDS, SCHEMA_VERSION, Source
 from exporter.storage.files import Location, ObjectPath, file_info, files_in, make_folder, move, open_file
 from spark_rollups.spark.failures import KnownError
 from spark_rollups.store.durable import write_whole
@@ -29,7 +29,7 @@ VERSION_KEY = b"topic_liveness.schema_version"
 EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 """Earliest plausible time of a poll. An exporter with an earlier one has a clock that nobody set."""
 
-AHEAD = timedelta(days=1)
+AHEAD = timedelta(seconds=ROWS_AHEAD_SECONDS)
 """Largest plausible lead of a row over now. A row dated later is from a host whose clock is ahead."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from exporter.domain.arrays import Flags, Rows
 from exporter.domain.history.days import Days, StreamTotals, days_of
 from exporter.domain.history.hourly_activity import cut_at_first_poll, fold
 from exporter.domain.history.observation import Observation, observe
-from exporter.domain.history.rows import Source
+from exporter.domain.history.rows import ROWS_AHEAD_SECONDS, Source
 from exporter.domain.learning.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from spark_rollups.spark.batches import (
     MICROS,
@@ -30,10 +30,6 @@ from spark_rollups.stages.update_rows import NewRows, Task
 
 RECENT_MICROS = 7 * DAY_HOURS * HOUR_MICROS
 """The span of ``records_7d``."""
-
-AHEAD_MICROS = DAY_HOURS * HOUR_MICROS
-"""Largest lead of a row, in microseconds, over the moment that is judged. A later row is from a clock that was ahead,
-and proves nothing."""
 
 _LISTING = ("state", "reason", "max_timestamp", "leader", "owner", "deleted", "latest_offset")
 
@@ -89,7 +85,7 @@ class _KnownStreams:
         self.polled_from, self.polled_offset = self._column("polled_from"), self._column("polled_offset")
         until = self._column("observed_until")
         # Backfills by a clock that was ahead were once believed.
-        proved = np.where(until > task.until + AHEAD_MICROS, UNKNOWN, until)
+        proved = np.where(until > task.until + round(ROWS_AHEAD_SECONDS * 1e6), UNKNOWN, until)
         self.observed = Observation(proved, self._column("unreadable_since"), after + self.row)
         self.listed_at = np.minimum(self._column("listed_at"), task.until)
 

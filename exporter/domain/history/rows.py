@@ -18,6 +18,9 @@ FIRST_YEAR = 1980
 FILE_BYTES = 512 * 2**20
 """Limit of bytes of a spool file, uncompressed and with each text written out."""
 
+ROWS_AHEAD_SECONDS = 86_400.0
+"""Rows that are dated further ahead are from a clock that was ahead, and prove nothing: no rollup takes them."""
+
 AHEAD_SECONDS = 3600.0
 """Expectations dated further ahead than this were published under a wrong clock, and are not used."""
 
